@@ -137,7 +137,7 @@ def test_pauses_are_listed_by_scope_and_name(store):
     for scope, name in (("queue", "b"), ("task", "z"), ("queue", "a"), ("task", "y")):
         store.pause_scope(scope, name)
     listed = [(pause.scope, pause.name) for pause in store.list_pauses()]
-    assert listed == [("task", "y"), ("task", "z"), ("queue", "a"), ("queue", "b")]
+    assert listed == [("queue", "a"), ("queue", "b"), ("task", "y"), ("task", "z")]
 
 
 def test_an_unknown_scope_is_refused_by_name(store):

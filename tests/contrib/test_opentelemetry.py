@@ -290,7 +290,7 @@ def test_an_enqueue_over_http_belongs_to_the_span_of_its_request(app, spans):
         transport = httpx2.ASGITransport(traced, client=("127.0.0.1", 1))
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             for headers in ({}, {"Idempotency-Key": "once"}):
-                answer = await client.post("/v1/jobs", json={"kind": "work"}, headers=headers)
+                answer = await client.post("/v1/jobs", json={"task": "work"}, headers=headers)
                 assert answer.is_success, answer.text
 
     asyncio.run(main())

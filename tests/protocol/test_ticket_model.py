@@ -18,7 +18,7 @@ CAUGHT_IN = {
     "a retry's ticket is due with its job": "two jobs, retried",
     "cancel writes a ticket": "two jobs",
     "resume writes a ticket": "two jobs",
-    "resolve writes a ticket": "two jobs",
+    "skip writes a ticket": "two jobs",
     "enqueue writes a ticket": "enqueued late",
     "claim deletes only tickets it has locked": "two jobs",
     "claim keeps the ticket of a head it could not take": "two jobs",

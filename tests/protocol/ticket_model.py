@@ -82,7 +82,7 @@ GUARDS = {
     "a retry's ticket is due with its job": "a ticket seen early is dropped as not due",
     "cancel writes a ticket": "the cancelled job was the head in backoff; the next one sleeps",
     "resume writes a ticket": "the resumed job sleeps",
-    "resolve writes a ticket": "the jobs behind the resolved one sleep",
+    "skip writes a ticket": "the jobs behind the resolved one sleep",
     "enqueue writes a ticket": "the new job sleeps",
     "claim deletes only tickets it has locked": "a ticket written after the snapshot is dropped on older evidence",
     "claim keeps the ticket of a head it could not take": "whoever has the row locked may give it back unchanged",

@@ -56,7 +56,7 @@ TWO_HANDS = [
 ]
 ONLY_REMOTE = {
     "enqueue_many": "in Python it is a verb of a task, and there are none here",
-    "Kinds.alist": "in Python the tasks are in hand, and nobody is asked",
+    "Tasks.alist": "in Python the tasks are in hand, and nobody is asked",
 }
 ONLY_PYTHON = {
     "View.chain": "made of calls of tasks, and there are none here",

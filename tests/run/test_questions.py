@@ -535,7 +535,7 @@ def test_a_hook_hears_nothing_of_a_job_that_was_cancelled_while_it_asked(app):
     assert job.refresh().state is State.CANCELLED
     later.enqueue()
     burst(app)  # hooks are called one after the other: what is heard of this one comes after
-    assert [event.kind for event in received] == ["later"]
+    assert [event.task for event in received] == ["later"]
 
 
 def test_a_waiting_job_keeps_its_lane_and_no_worker(app):

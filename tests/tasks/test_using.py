@@ -59,7 +59,7 @@ BY_OTHERS = {
     "max_running",
     "after",
     "on_parent_failure",
-    "now",
+    "immediately",
     "key",
     "tx",
     "tenant",

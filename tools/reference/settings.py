@@ -171,7 +171,7 @@ def _of_workers() -> list[Setting]:
     named = keywords_of(Leasehold.worker, field_docs(WorkerSettings))
     names = {one.name for one in named}
     more = [one for one in fields_of(WorkerSettings) if one.name not in names]
-    return named + [one._replace(default="") if one.name == "worker" else one for one in more]
+    return named + [one._replace(default="") if one.name == "name" else one for one in more]
 
 
 def _of_executions() -> list[Setting]:

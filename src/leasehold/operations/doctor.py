@@ -128,7 +128,7 @@ def _hooks(store: JobStore) -> Finding:
             "hooks",
             "warn",
             f"{number} event(s) could not be delivered, such as {one.event} to {one.name}: {one.last_error}",
-            "fix the hook; leasehold hooks list shows these events, which are forgotten after a week",
+            "fix the hook; leasehold webhooks hooks shows these events, which are forgotten after a week",
         )
     behind = [row for row in rows if row.waiting > MANY_WAITING]
     if behind:
@@ -136,7 +136,7 @@ def _hooks(store: JobStore) -> Finding:
             "hooks",
             "warn",
             f"{behind[0].waiting} event(s) wait for {behind[0].name}",
-            f"start a worker that has it, or: leasehold hooks remove {behind[0].name}",
+            f"start a worker that has it, or: leasehold webhooks hooks remove {behind[0].name}",
         )
     return Finding("hooks", "ok", "none is behind")
 

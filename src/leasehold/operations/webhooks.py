@@ -26,7 +26,7 @@ def list_listeners(backend: Backend) -> list[ListenerRow]:
 def remove_listener(backend: Backend, name: Name, *, actor: Actor = None) -> None:
     """Forget a hook."""
     if not backend.store.remove_listener(name):
-        raise InvalidInput("name", f"no hook is named {name!r}", "list them with leasehold hooks list")
+        raise InvalidInput("name", f"no hook is named {name!r}", "list them with leasehold webhooks hooks")
 
 
 @read("webhooks.list", guard="all queues")

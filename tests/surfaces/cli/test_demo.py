@@ -107,7 +107,7 @@ class Shown:
         return httpx2.get(f"{self.url}{path}", params=params, timeout=PATIENCE).raise_for_status()
 
     def workers(self) -> list[int]:
-        return [int(card["worker"].split(":")[1]) for card in self.get("/v1/workers").json()]
+        return [int(card["name"].split(":")[1]) for card in self.get("/v1/workers").json()]
 
     def is_up(self) -> bool:
         try:

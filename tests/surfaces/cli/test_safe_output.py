@@ -59,9 +59,9 @@ def test_json_escapes_what_could_steer_a_terminal_and_says_the_same(app, here):
     assert json.loads(safe_json(json.dumps("é\x9b\U000e0001", ensure_ascii=False))) == "é\x9b\U000e0001"
 
 
-@pytest.mark.parametrize("command", ["jobs", "lanes", "questions", "slots", "rates", "workers"])
+@pytest.mark.parametrize("command", ["jobs", "lanes", "questions", "limits slots", "limits rates", "workers"])
 def test_an_empty_list_is_an_empty_array(app, here, command):
-    assert (here(command, "--json").json, here(command, "--json").code) == ([], 0)
+    assert (here(*command.split(), "--json").json, here(*command.split(), "--json").code) == ([], 0)
 
 
 def test_a_bulk_verb_prints_one_array_and_one_job_one_object(app, here):

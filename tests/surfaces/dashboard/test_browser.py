@@ -221,7 +221,7 @@ def test_every_button_of_a_page_does_something_or_says_why_not(
 def test_many_jobs_are_steered_after_a_dry_run_and_a_typed_number(app: Leasehold, admin_screen: Screen):
     jobs = [app.enqueue("add", {"a": n}) for n in range(25)]
     other = app.enqueue("fail", {})
-    page = admin_screen.open("/jobs?kind=add&state=queued")
+    page = admin_screen.open("/jobs?task=add&state=queued")
     page.get_by_role("link", name="Cancel…").click()
     expect(page.locator("h1")).to_have_text("Cancel 25 jobs")
     assert jobs[0].refresh().state == "queued"
@@ -236,7 +236,7 @@ def test_many_jobs_are_steered_after_a_dry_run_and_a_typed_number(app: Leasehold
     assert {job.refresh().state for job in jobs} == {"cancelled"}
     assert other.refresh().state == "queued"
     page.get_by_role("link", name="Back to the list").click()
-    assert re.search(r"kind=add", page.url)
+    assert re.search(r"task=add", page.url)
     assert re.search(r"state=queued", page.url)
 
 

@@ -38,7 +38,7 @@ def test_a_dry_run_counts_names_some_and_changes_nothing(app: Leasehold, operato
 def test_what_destroys_is_typed_first(app: Leasehold, operator: Viewer):
     jobs = [app.enqueue("add", {"a": n}) for n in range(3)]
     other = app.enqueue("fail", {})
-    fields = {"verb": "cancel", "criteria": "kind=add&state=queued", "matched": "3"}
+    fields = {"verb": "cancel", "criteria": "task=add&state=queued", "matched": "3"}
     for typed in ("", "2", "yes"):
         assert "type 3" in html.unescape(operator.reported(operator.do("bulk.start", **fields, typed=typed)))
     assert counts(app) == {"queued": 4}
@@ -49,7 +49,7 @@ def test_what_destroys_is_typed_first(app: Leasehold, operator: Viewer):
     assert {job.refresh().state for job in jobs} == {"cancelled"}
     assert (other.refresh().state, jobs[0].history()[-1].detail) == ("queued", "clean up")
     assert jobs[0].history()[-1].actor.startswith("dashboard:")
-    assert 'href="/jobs?state=queued&amp;kind=add"' in page, "the filter is kept on the way back"
+    assert 'href="/jobs?state=queued&amp;task=add"' in page, "the filter is kept on the way back"
 
 
 def test_text_and_time_count_for_the_verb_as_they_do_for_the_list(app: Leasehold, operator: Viewer):
@@ -86,7 +86,7 @@ def test_a_run_can_be_stopped_by_hand(app: Leasehold, operator: Viewer):
     app.__internals__.tasks.find("add")
     task = app.__internals__.named_task("add", {})
     task.enqueue_many([{"a": n} for n in range(3000)])
-    answer = operator.do("bulk.start", verb="cancel", criteria="kind=add", matched="3000", typed="3000")
+    answer = operator.do("bulk.start", verb="cancel", criteria="task=add", matched="3000", typed="3000")
     path = answer.headers["location"]
     operator.do("bulk.stop", run=path.rpartition("/")[2])
     page = finished(operator, path)

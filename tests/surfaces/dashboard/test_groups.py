@@ -60,7 +60,7 @@ def test_one_group_tells_how_far_it_is(app: Leasehold, viewer: Viewer):
     assert "0 of 500" in reported
     assert "immediate" in reported
     assert "by ann , only greet : no greetings" in reported
-    assert "/jobs?group=task%2F42&amp;kind=add&amp;state=failed" in text
+    assert "/jobs?group=task%2F42&amp;task=add&amp;state=failed" in text
     assert "Running 1 job" in reported
     assert "/do/" not in text.partition("<main")[2]
     assert "no job has used this group yet" in viewer.page("/groups", name="nothing")

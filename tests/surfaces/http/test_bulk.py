@@ -33,7 +33,7 @@ def test_refusals_have_the_codes_of_problems(app: Leasehold, admin: httpx2.Clien
     assert (refusal["code"], refusal["state"], refusal["jobs"]) == ("group-on-hold", None, 2)
     requested = {"verb": "pause", "states": ["paused"], "dry_run": False}
     (refusal,) = admin.post("/v1/jobs/bulk", json=requested).json()["refused"]
-    assert (refusal["code"], refusal["state"]) == ("refused", "paused")
+    assert (refusal["code"], refusal["state"]) == ("invalid-state", "paused")
 
 
 def test_an_empty_filter_and_unknown_verbs_are_refused(app: Leasehold, admin: httpx2.Client):

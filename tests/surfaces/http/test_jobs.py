@@ -115,8 +115,8 @@ def test_a_list_goes_on_where_the_page_before_ended(app: Leasehold, admin: httpx
         url = link.partition(">")[0].removeprefix("<")
     assert seen == made[::-1]
     assert admin.get("/v1/jobs?state=failed").json()["jobs"] == []
-    assert admin.get("/v1/jobs?kind=greet").json()["jobs"] == []
-    for wrong in ("limit=0", "limit=501", "state=lost", "cursor=x", "kind=" + "x" * 201, "kind=%00"):
+    assert admin.get("/v1/jobs?task=greet").json()["jobs"] == []
+    for wrong in ("limit=0", "limit=501", "state=lost", "cursor=x", "task=" + "x" * 201, "task=%00"):
         assert admin.get(f"/v1/jobs?{wrong}").status_code == 422, wrong
 
 

@@ -127,5 +127,5 @@ def test_a_token_of_some_queues_sees_what_is_in_them(app: Leasehold, server: Ser
 def test_a_parameter_with_one_value_is_given_once(admin: httpx2.Client):
     answer = admin.get("/v1/groups/g?since=[]&since=3")
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "/query/since")
-    assert admin.get("/v1/groups/g?kinds=a&kinds=b&since=3").status_code == 200
+    assert admin.get("/v1/groups/g?tasks=a&tasks=b&since=3").status_code == 200
     assert admin.get("/v1/jobs?state=queued&state=failed").status_code == 200

@@ -170,7 +170,7 @@ def test_depth_is_counted_without_a_stack():
 def test_a_body_that_is_nested_too_deep_is_refused_by_its_name(
     admin: httpx2.Client, depth: int, opening: str, closing: str
 ):
-    for args in ('{"kind": "add", "args": {"a": %s}}', '{"jobs": [%s]}', "%s"):
+    for args in ('{"task": "add", "args": {"a": %s}}', '{"jobs": [%s]}', "%s"):
         answer = admin.post(
             "/v1/jobs" if "task" in args else "/v1/jobs/batch",
             content=args % nested(depth + 1, opening, closing),
@@ -182,7 +182,7 @@ def test_a_body_that_is_nested_too_deep_is_refused_by_its_name(
 def test_what_is_not_too_deep_is_judged_by_what_it_says(admin: httpx2.Client):
     answer = admin.post(
         "/v1/jobs",
-        content='{"kind": "add", "args": {"a": ' + nested(DEEPEST_BODY - 2) + "}}",
+        content='{"task": "add", "args": {"a": ' + nested(DEEPEST_BODY - 2) + "}}",
         headers={"Content-Type": "application/json"},
     )
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid-arguments")

@@ -138,7 +138,7 @@ def test_a_schedule_is_seen_paused_resumed_and_run(app: Leasehold, admin: httpx2
 def test_a_question_is_listed_and_answered(app: Leasehold, admin: httpx2.Client):
     job = app.enqueue("greet", {"name": "x"})
     settle(app, QuestionAsked("go", "May I?", schema='{"type": "boolean"}'))
-    (requested,) = admin.get("/v1/questions?kind=greet").json()
+    (requested,) = admin.get("/v1/questions?task=greet").json()
     assert (requested["job_id"], requested["key"], requested["schema"]) == (job.id, "go", {"type": "boolean"})
     wrong = admin.post(f"/v1/jobs/{job.id}/questions/go/answer", json={"value": "yes"})
     assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid-answer")
@@ -153,7 +153,7 @@ def test_a_question_is_listed_and_answered(app: Leasehold, admin: httpx2.Client)
 def test_workers_are_listed(app: Leasehold, admin: httpx2.Client):
     app.__internals__.store.beat_worker(WorkerCard("w1", ("default",), ("add",), concurrency=3))
     (worker,) = admin.get("/v1/workers").json()
-    assert (worker["worker"], worker["queues"], worker["concurrency"]) == ("w1", ["default"], 3)
+    assert (worker["name"], worker["queues"], worker["concurrency"]) == ("w1", ["default"], 3)
 
 
 def test_it_is_ready_only_while_the_database_can_be_used(app: Leasehold, backend: Backend, server: Server):

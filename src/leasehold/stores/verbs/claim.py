@@ -238,6 +238,9 @@ class ClaimVerbs(LimitVerbs):
     def claim_by_id(
         self, job_id: str, worker: str, sites: Sequence[str] = (), sighting: Sighting | None = None
     ) -> Grant | Denied:
+        """Claim one job, whatever its queue. An expired lease is first reaped (by two looks, as its task says), then
+        claimed or adopted, all in one transaction. A job whose time is over ends and is denied; an orphan is granted
+        all the same, so that its execution can be stopped."""
         self._make_worker_name(worker)
         monotonic = self._database.clock.monotonic()
         ripe = sighting if sighting is not None and sighting.ripe(monotonic) else None

@@ -35,7 +35,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     summaries = [page_request.operations.get(job_id) for job_id in report.sample[:10]]
     return {
         "verb": verb,
-        "asked": requested,
+        "requested": requested,
         "about": _about(requested, verb),
         "report": report,
         "counted": COUNTED,

@@ -83,7 +83,7 @@ def _one(page_request: PageRequest, name: str) -> dict[str, Any]:
         "results": [_result(one) for one in status.results[:MOST_SHOWN]],
         "budget": operations.group_budget(name),
         "modes": MODES,
-        "asked": requested,
+        "requested": requested,
         "tasks_shown": json.dumps(page_request.request.query_params.getlist("tasks")),
         "report": None if requested is None else operations.stop(requested),
         # Somebody reads a report: it must stay as it is. A page that tells of one is as of its moment.

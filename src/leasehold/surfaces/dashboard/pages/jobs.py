@@ -36,7 +36,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
         page_request.operations.list_queues(jobs=())
     )  # their names alone
     return {
-        "asked": requested,
+        "requested": requested,
         "found": found,
         "jobs": page_request.caller.visible_rows(found.jobs),
         "by_text": search.text is not None,

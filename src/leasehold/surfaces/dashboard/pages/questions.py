@@ -38,7 +38,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     return {
         "questions": [_requested(row) for row in rows],
         "more": len(found) > ROWS,
-        "asked": requested,
+        "requested": requested,
         "is_for_all": not any(requested.values()),
     }
 

@@ -181,7 +181,7 @@ def _audit(page_request: PageRequest) -> dict[str, Any] | None:
         "entries": [_entry(row) for row in page.entries],
         "next": page.next,
         "cursor": cursor,
-        "asked": requested,
+        "requested": requested,
         "is_for_all": not any(requested.values()),
     }
 
