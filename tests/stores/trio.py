@@ -18,7 +18,7 @@ from leasehold.domain.records import Filter, Page, PauseRecord, Reaped
 from leasehold.stores.database.rows import COLUMNS
 from leasehold.stores.results import Denied, Enqueued, Pruned, Settled
 from leasehold.stores.store import JobStore
-from leasehold.stores.verbs import recover, settle
+from leasehold.stores.verbs import claim, recover, settle
 from leasehold.stores.verbs.gates import gate_id
 from leasehold.testing import ManualClock
 from tests.backends import TABLES, Backend
@@ -99,7 +99,7 @@ class Trio:
         self.sides = [Side(sqlite, self.clock), Side(postgres, self.clock)]
         self.model = Model(self.clock)
         self._patch = pytest.MonkeyPatch()
-        for module in (settle, recover):
+        for module in (claim, settle, recover):
             self._patch.setattr(module, "random", _Fixed)
 
     def reset(self) -> None:
