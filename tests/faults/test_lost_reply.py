@@ -15,7 +15,7 @@ from tests.servers import PostgresServer
 
 CLAIM = b"attempt + 1 AS attempt"
 SUCCESS = (
-    b".outcome (job, token, finished_at, started_at, attempt, owner, state, special, result, result_ref)"
+    b".outcome (job, token, finished_at, started_at, attempt, worker, state, special, result, result_ref)"
 )
 DECIDED = b"COMMIT"
 

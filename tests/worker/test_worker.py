@@ -410,7 +410,7 @@ def test_one_renewal_statement_a_beat_serves_all_leases(app):
     "settings",
     [
         {"concurrency": -1},
-        {"concurrency": 0, "threads": 0, "executions": 0},
+        {"concurrency": 0, "threads": 0, "max_executions": 0},
         {"queues": ""},
         {"shutdown_grace": "soon"},
         {"retention": -1},
@@ -578,13 +578,13 @@ def test_the_grace_of_a_worker_comes_from_the_environment_unless_it_is_given(app
     @app.task
     async def work() -> None: ...
 
-    assert app.worker().settings.grace == 300.0
+    assert app.worker().settings.shutdown_grace == 300.0
     monkeypatch.setenv("SHUTDOWN_GRACE_PERIOD_SECONDS", "45")
-    assert app.worker().settings.grace == 45.0
-    assert app.worker(shutdown_grace="1m").settings.grace == 60.0
-    assert app.worker(shutdown_grace=None).settings.grace is None
+    assert app.worker().settings.shutdown_grace == 45.0
+    assert app.worker(shutdown_grace="1m").settings.shutdown_grace == 60.0
+    assert app.worker(shutdown_grace=None).settings.shutdown_grace is None
     monkeypatch.setenv("SHUTDOWN_GRACE_PERIOD_SECONDS", "none")
-    assert app.worker().settings.grace is None
+    assert app.worker().settings.shutdown_grace is None
     monkeypatch.setenv("SHUTDOWN_GRACE_PERIOD_SECONDS", "soon")
     with pytest.raises(InvalidInput, match="SHUTDOWN_GRACE_PERIOD_SECONDS: 'soon' is not a duration"):
         app.worker()

@@ -83,7 +83,7 @@ Reason = Annotated[
 # -- names -------------------------------------------------------------------------------------------------------------
 Name = Annotated[str, Check(checked_name)]
 GroupName = Annotated[str, Check(lambda value, _: checked_name(value, "group"))]
-TaskName = Annotated[str, Check(lambda value, _: checked_name(value, "task"))]
+TaskName = Annotated[str, Check(lambda value, _: checked_name(value, "name"))]
 LaneName = Annotated[str, Check(lambda value, _: storable_name(value, "lane"))]
 LimitName = Annotated[str, Check(storable_name)]
 QueueName = Annotated[str, Check(lambda value, _: checked_name(value, "queue"))]

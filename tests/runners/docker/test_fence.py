@@ -261,7 +261,9 @@ def test_a_program_that_knows_no_signals_ends_at_once_when_it_is_stopped(lab, ru
 def test_a_stop_that_the_engine_has_forgotten_is_finished_by_a_later_call(lab, runner):
     runner.ensure_started("a.1", 1, lab.spec(f"trap '' TERM; {mark('a')}; {wait_for('never')}"))
     until(lambda: starts(lab, "a"))
-    (runner.folder / "a.1" / "stop").write_text('{"until": 1.0, "is_requested": true}')  # as if it was restarted
+    (runner.folder / "a.1" / "stop").write_text(
+        '{"until": 1.0, "is_requested": true}'
+    )  # as if it was restarted
     runner.stop("a.1", 60)
     assert ended(runner, "a.1") == State(Phase.EXITED, -9)
 

@@ -49,7 +49,7 @@ def test_jobs_workers_halted_lanes_and_questions_are_counted(app, here):
     assert (found["workers"], found["running"], found["places"], found["draining"]) == (2, 2, 40, 1)
     assert [lane["lane"] for lane in found["halted_lanes"]] == ["t1"]
     assert found["open_questions"] == 1
-    assert {row["task"] for row in found["queues"]} == {"in_lane", "work"}
+    assert {row["task"] for row in found["queues"] if row["counts"]} == {"in_lane", "work"}
     text = here("status").out
     for part in ("3 queued", "2 live, 2 of 40 places taken, 1 draining", "t1", "deploy"):
         assert part in text

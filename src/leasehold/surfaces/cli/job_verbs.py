@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+import leasehold.operations.jobs  # noqa: F401 - each verb for many jobs enters itself in a table
 from leasehold.domain.bulk import LARGEST_LIMIT, RESUMABLE, BulkReport, BulkRequest, BulkVerb, has_moved_on
 from leasehold.domain.checks.states import checked_states
 from leasehold.domain.errors import GroupOnHold, InvalidInput, JobError, LeaseholdError
