@@ -85,10 +85,10 @@ def test_an_exhausted_budget_stops_the_task_until_it_is_raised(start: StartServe
     server = start(database_url)
     asyncio.run(exhaust(server))
     repeat = (
-        "from leasehold.types import HookEvent\n"
+        "from leasehold.types import Notification\n"
         "from examples.research_agent.control import stop_when_exhausted\n"
         "data = {'scope': 'group', 'name': 't', 'unit': 'pages', 'limit': 4, 'spent': 5, 'version': 1}\n"
-        "stop_when_exhausted(HookEvent('budget_exhausted', '', 'target_queue', 'default', 1, '', data))\n"
+        "stop_when_exhausted(Notification('budget_exhausted', '', 'target_queue', 'default', 1, '', data))\n"
     )
     subprocess.run([sys.executable, "-c", repeat], cwd=ROOT, env=server.environment, check=True)
     asyncio.run(still_active(server))
