@@ -184,7 +184,10 @@ class Walk:
     def _stay(self, command: str) -> None:
         """Returns when it has said something. A server says where it is as soon as it listens."""
         if LISTENS_BY_DEFAULT.match(command) and "--port" not in command:
-            command += f" --port {self._port(DEFAULT_PORT)}"
+            port = self._port(DEFAULT_PORT)
+            if command.startswith("leasehold dev") and is_taken(port):
+                port = free_port()  # as dev does where its usual port is in use
+            command += f" --port {port}"
         log = tempfile.NamedTemporaryFile("wb+", delete=False)  # noqa: SIM115 - read until the end of the page
         process = subprocess.Popen(
             ["bash", "-c", f"exec {command}"], env=self._env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -228,6 +231,11 @@ def free_port() -> str:
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
             return str(port)
+
+
+def is_taken(port: str) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", int(port))) == 0
 
 
 def _end(command: str, process: subprocess.Popen[bytes], log: Path) -> None:
