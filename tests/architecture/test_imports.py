@@ -378,7 +378,9 @@ def test_a_private_use_in_an_example_is_noticed(source: str, problems: int, tmp_
     ("source", "problems"),
     [
         (
-            "from leasehold import Leasehold\nfrom leasehold.types import Run\nfrom leasehold.errors import InvalidState",
+            "from leasehold import Leasehold\n"
+            "from leasehold.types import Run\n"
+            "from leasehold.errors import InvalidState",
             0,
         ),
         ("from leasehold import Leasehold, secret", 1),
