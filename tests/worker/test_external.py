@@ -431,7 +431,7 @@ def test_a_command_that_ended_in_time_while_nobody_watched_has_not_timed_out(app
     job = shell(script, timeout="1h")
     leave_running(app, [job])
     gate.touch()
-    wait_for(lambda: alive(app) == [])
+    wait_for(lambda: (runs_of(app)[0] / "exit").exists())
     backend.query(f"UPDATE leasehold.execution SET started_at = started_at - {TWO_HOURS[backend.name]}")
     with working(app):
         wait_for(lambda: job.refresh().state is not State.RUNNING)

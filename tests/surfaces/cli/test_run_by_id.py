@@ -18,7 +18,7 @@ def enqueue(cli: Cli, *arguments: str) -> str:
 
 def test_it_runs_without_a_worker_and_tells_how_it_ended(cli: Cli):
     job_id = enqueue(cli, "add", '{"a": 2}')
-    answer = cli("jobs", "run-by-id", MODULE, job_id, "--owner", "worker-1", "--json")
+    answer = cli("jobs", "run-by-id", MODULE, job_id, "--worker", "worker-1", "--json")
     assert answer.code == Exit.OK, answer
     assert (answer.json["ran"], answer.json["state"], answer.json["retry_in"]) == (True, "succeeded", None)
     shown = cli("jobs", "show", job_id, "--json").json

@@ -39,7 +39,7 @@ def test_queues_show_counts_by_state_and_live_workers(app, here):
     counts = [sum(r["counts"].get(state, 0) for r in rows.values()) for state in ("queued", "running")]
     assert counts == [3, 1]
     assert (rows["work"]["workers"], rows["in_lane"]["workers"]) == (1, 0)
-    assert [card["worker"] for card in here("workers", "--json").lines] == ["host:1:aa"]
+    assert [card["name"] for card in here("workers", "--json").lines] == ["host:1:aa"]
     assert "host:1:aa" in here("workers").out
 
 
