@@ -25,7 +25,7 @@ def ends_of_runs(app: Leasehold) -> dict[str, list[str]]:
             ends[job.id] = [attempt.outcome for attempt in app.get(job.id).attempts()]
         if page.next is None:
             return ends
-        page = app.jobs(limit=100, before=page.next)
+        page = app.jobs(limit=100, cursor=page.next)
 
 
 def database_of(url: str) -> str:

@@ -64,7 +64,7 @@ def get_job(tenant: str, target_id: str, job_id: str) -> dict[str, Any]:
 
 def list_jobs(tenant: str, target_id: str, before: str | None = None) -> dict[str, Any]:
     """Newest first, 50 at a time."""
-    page = app.tenant(tenant).jobs(lane=target_id, before=before)
+    page = app.tenant(tenant).jobs(lane=target_id, cursor=before)
     return {"jobs": [job_fields(row) for row in page.jobs], "next": page.next}
 
 

@@ -32,7 +32,7 @@ from leasehold.tasks.external import ExitMeaning, External, ResultFrom
 from leasehold.tasks.options import TaskOptions
 from leasehold.tasks.schedule import ScheduleOptions, schedule_for
 from leasehold.tasks.task import Task
-from leasehold.view import Tenant, View
+from leasehold.view import AppView, Tenant
 from leasehold.wiring import AnyTask, Internals, Place
 from leasehold.worker.hooks import Hook
 from leasehold.worker.options import WorkerDetails
@@ -50,7 +50,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Leasehold(View):
+class Leasehold(AppView):
     """Your jobs, in your database.
 
         app = Leasehold()                                 # LEASEHOLD_URL, else sqlite:///leasehold.db

@@ -219,7 +219,7 @@ class Sandbox:
             found += [self.app.get(job.id) for job in page.jobs]
             if page.next is None:
                 break
-            page = self.app.jobs(task=name, limit=500, before=page.next)
+            page = self.app.jobs(task=name, limit=500, cursor=page.next)
         return [job for job in reversed(found) if args.items() <= job.args.items()]
 
     def assert_enqueued(

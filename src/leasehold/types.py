@@ -8,7 +8,7 @@ from leasehold.client.mirrors import Mirrors
 from leasehold.client.questions import Questions
 from leasehold.client.queues import Lanes, Pausable, Queues, Tasks
 from leasehold.client.run_by_id import RunResult
-from leasehold.client.schedules import Schedules
+from leasehold.client.schedules import AppSchedules, Schedules
 from leasehold.client.tenants import Tenants
 from leasehold.domain.audit import AuditPage, AuditRow
 from leasehold.domain.budgets import BudgetLine, BudgetOwner, BudgetPage, BudgetRow, Spending
@@ -87,6 +87,7 @@ from leasehold.worker.settings import QueueOrder
 from leasehold.worker.worker import Worker
 
 __all__ = [
+    "AppSchedules",
     "Ask",
     "AttemptOutcome",
     "AttemptRecord",

@@ -7,28 +7,18 @@ from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from leasehold.client.aio import aio
-from leasehold.client.bulk import Bulk
-from leasehold.client.group import Group
 from leasehold.client.job import Job
-from leasehold.client.limits import Rates, Slots
-from leasehold.client.questions import Questions
-from leasehold.client.queues import Lanes, Queues, Tasks
 from leasehold.client.run_by_id import RunResult
-from leasehold.client.schedules import Schedules
-from leasehold.domain.audit import AuditPage
-from leasehold.domain.budgets import BudgetOwner, BudgetPage
+from leasehold.client.schedules import AppSchedules
+from leasehold.client.view import View
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.states import checked_states
-from leasehold.domain.groups import GroupPage, GroupState
-from leasehold.domain.leases import LeasePage
 from leasehold.domain.metrics import Metrics
-from leasehold.domain.records import Criteria, ExecutionRow, Filter, Page, Reaped, WorkerCard
+from leasehold.domain.records import Criteria, Filter, Reaped
 from leasehold.domain.retention import Keep, PruneChoice, PruneReport
 from leasehold.domain.run_by_id import NotRun
 from leasehold.domain.search import Search, SearchPage
 from leasehold.domain.states import State
-from leasehold.domain.stop import StopOptions, StopReport, StopRequest
-from leasehold.operations import audit, budgets, groups, jobs, workers
 from leasehold.tasks.call import Bindable
 from leasehold.tasks.flows import Chain, Dag
 from leasehold.tasks.options import CallOptions
@@ -40,21 +30,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class View:
-    """What `app` and `app.tenant(name)` have in common."""
+class AppView(View):
+    """What `app` and `app.tenant(name)` have in common, beside what they share with `leasehold.remote`."""
+
+    schedules: AppSchedules
 
     def __init__(self, internals: Internals) -> None:
         self.__internals__ = internals
         """Not for users: see `wiring.py`."""
-        operations, find_task = internals.operations, internals.find_task
-        self.bulk = Bulk(operations)
-        self.queues = Queues(operations)
-        self.tasks = Tasks(operations, internals.tasks)
-        self.lanes = Lanes(operations, find_task)
-        self.slots = Slots(operations)
-        self.rates = Rates(operations)
-        self.questions = Questions(operations, find_task)
-        self.schedules = Schedules(operations, internals.tasks, find_task, internals.enqueue.traced)
+        run = internals.run_schedule
+        super().__init__(internals.operations, internals.find_task, internals.tasks.cards, run)
+        self.schedules = AppSchedules(internals.operations, internals.find_task, run, internals.tasks)
 
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(
@@ -104,30 +90,7 @@ class View:
     ) -> RunResult | NotRun:
         return await self.__internals__.by_id.run_async(job_id, worker, wait)
 
-    # -- look and steer --------------------------------------------------------------------------------------------
-    def get(self, job_id: str) -> Job[Any]:
-        """The job with this id. Raises JobNotFound."""
-        return self.__internals__.handle(job_id)
-
-    aget = aio(get)
-
-    def jobs(
-        self,
-        *,
-        state: State | str | Iterable[State | str] = (),
-        limit: int = 50,
-        before: str | None = None,
-        **criteria: Unpack[Criteria],
-    ) -> Page:
-        """One page of jobs, newest first, of those that match all that is given: `queue`, `task`, `lane`, `group`,
-        `tag`. Ask for the next with `before=page.next`."""
-        states = list(checked_states(state))
-        return self.__internals__.operations.call(
-            jobs.list_jobs, state=states, limit=limit, cursor=before, **criteria
-        )
-
-    ajobs = aio(jobs)
-
+    # -- look and clean up -----------------------------------------------------------------------------------------
     def search(
         self,
         *,
@@ -147,27 +110,6 @@ class View:
         return self.__internals__.operations.search_jobs(search, limit, cursor)
 
     asearch = aio(search)
-
-    def group(self, name: str) -> Group:
-        """The jobs that were enqueued with `group=name`: their status, and the verbs on all of them."""
-        return Group(name, self.__internals__.operations)
-
-    def stop(self, **requested: Unpack[StopOptions]) -> StopReport:
-        """Stop every job that matches all that is given: `group`, `queue`, `tasks`, `lane`, `tags` (all of them), or
-        `everything=True`. What does not run is cancelled at once. Running jobs: `mode="graceful"` lets them end without
-        another try and waits for them up to `wait` (30 s); `"immediate"` tells them to stop and returns; `"full"`
-        tells them and waits. `dry_run` changes nothing. `hold=True`, for whole groups, refuses new jobs until
-        `app.group(name).release()`. `reason` and `actor` stand in the history."""
-        return self.__internals__.operations.stop(StopRequest(**requested))
-
-    async def astop(self, **requested: Unpack[StopOptions]) -> StopReport:
-        return await self.__internals__.operations.astop(StopRequest(**requested))
-
-    def count(self) -> dict[State, int]:
-        """Jobs by state, each counted up to 10,000."""
-        return self.__internals__.operations.call(jobs.count)
-
-    acount = aio(count)
 
     def metrics(self) -> Metrics:
         """How runs have ended since the beginning, how long jobs waited and ran; and what there is now: jobs by
@@ -196,59 +138,6 @@ class View:
 
     aprune = aio(prune)
 
-    def audit(
-        self,
-        *,
-        actor: str | None = None,
-        verb: str | None = None,
-        target: str | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> AuditPage:
-        """One page of what operators have done, and were refused, newest first: who, what (`verb="queue.pause"`), to
-        what (a job's id, a queue's name), when and how it ended. Ask for the next with `cursor=page.next`."""
-        return self.__internals__.operations.call(
-            audit.list_audit, actor=actor, verb=verb, target=target, limit=limit, cursor=cursor
-        )
-
-    aaudit = aio(audit)
-
-    def groups(
-        self, *, state: GroupState | None = None, limit: int = 50, cursor: str | None = None
-    ) -> GroupPage:
-        """One page of groups by name: state, live and all jobs, last stop. Ask for the next with `cursor=page.next`."""
-        return self.__internals__.operations.call(groups.list_groups, state, limit, cursor)
-
-    agroups = aio(groups)
-
-    def budgets(
-        self, *, scope: BudgetOwner | None = None, limit: int = 50, cursor: str | None = None
-    ) -> BudgetPage:
-        """One page of budgets, those of groups first, then those of jobs that have spent something or were topped up:
-        what may be spent and what was, by unit. Ask for the next with `cursor=page.next`."""
-        return self.__internals__.operations.call(budgets.list_budgets, scope, limit, cursor)
-
-    abudgets = aio(budgets)
-
-    def workers(self) -> list[WorkerCard]:
-        """Who works here, as each worker last said of itself."""
-        return self.__internals__.operations.call(workers.list_workers)
-
-    aworkers = aio(workers)
-
-    def leases(self, *, worker: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
-        """One page of the jobs that run, in the order in which they came: who holds each, since when, and when that
-        runs out; of one worker, or of all. Ask for the next with `cursor=page.next`."""
-        return self.__internals__.operations.call(workers.list_leases, worker, limit, cursor)
-
-    aleases = aio(leases)
-
-    def executions(self, limit: int = 500) -> list[ExecutionRow]:
-        """Commands and containers that are running, and who watches them; nobody watches orphans. Oldest first."""
-        return self.__internals__.operations.call(workers.list_executions, limit)
-
-    aexecutions = aio(executions)
-
     def sweep(self, wait: Duration | None = None) -> list[Reaped]:
         """One sweep now, as every worker makes them: takes over jobs whose lease was missed, ends jobs and questions
         whose time is over. A missed lease is looked at twice, a third of its length apart: `sweep` waits for that, at
@@ -259,7 +148,7 @@ class View:
     asweep = aio(sweep)
 
 
-class Tenant(View):
+class Tenant(AppView):
     """One tenant: the same tasks, and jobs of its own. `acme = app.tenant("acme")`."""
 
     @property

@@ -26,6 +26,7 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.job import NewJob
 from leasehold.domain.records import Reaped
 from leasehold.domain.run_by_id import NotRun
+from leasehold.domain.schedules import Schedule
 from leasehold.domain.tracing import Tracing
 from leasehold.operations.operations import Operations
 from leasehold.run.middleware import Middlewares
@@ -43,6 +44,7 @@ from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.external import External
 from leasehold.tasks.options import CallOptions
 from leasehold.tasks.registry import Registry
+from leasehold.tasks.schedule import tick_job
 from leasehold.tasks.task import Task
 from leasehold.worker.embedded import EmbeddedWorker, embedded_settings
 from leasehold.worker.hooks import Hooks
@@ -253,10 +255,12 @@ class Internals:
             for name, arguments, settings in calls
         ]
 
-    def handle(self, job_id: str) -> Job[Any]:
-        """Raises JobNotFound."""
-        row = self.operations.get(job_id)
-        return Job(row.id, self.operations, self.find_task, row)
+    def run_schedule(self, name: str, actor: str | None = None) -> Enqueued:
+        """Make a job of it now. Raises ScheduleNotFound, and UnknownTask."""
+        row = self.operations.get_schedule(name)
+        schedule = Schedule(name=row.name, task=row.task, args=row.args)
+        job = self.enqueue.traced(tick_job(self.tasks.find(row.task), schedule, row.now))
+        return self.operations.run_schedule(name, job, actor=actor)
 
     def make_worker(self, settings: WorkerSettings, waits: Waits | None = None) -> Worker:
         return self._make_worker(dict(self.tasks.definitions), settings, waits)

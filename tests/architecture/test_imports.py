@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "threads",
         "domain",
     ),
-    "remote": ("remote", "types", "errors", "domain"),
+    "remote": ("remote", "client", "operations", "errors", "domain"),
     "errors": ("domain",),
     "webhooks": ("domain",),
     "http": ("surfaces.http", "domain"),

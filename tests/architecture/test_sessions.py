@@ -63,6 +63,7 @@ def test_one_command_repeats_what_has_failed_and_nothing_else(tmp_path: Path):
     assert heading
     command = shlex.split(after.splitlines()[1])
     assert command[1:] == ["-m", "pytest", "test_sample0.py::test_fails[it's so]"]
+    command[0] = str(ROOT / command[0])  # it is for the folder that the session was started in
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
     assert again.returncode == 1
     assert "1 failed" in again.stdout, again.stdout

@@ -10,7 +10,9 @@ import pytest
 
 import leasehold.types
 from leasehold import Group, Job, Leasehold, Task, remote
-from leasehold.remote.view import View as RemoteView
+from leasehold.client.schedules import AppSchedules
+from leasehold.client.view import View
+from leasehold.remote.client import RemoteView
 from leasehold.types import (
     Bulk,
     Call,
@@ -28,7 +30,7 @@ from leasehold.types import (
     Tenant,
     Tenants,
 )
-from leasehold.view import View
+from leasehold.view import AppView
 from tests.architecture.sources import PACKAGE, WHOLE, modules, nodes
 
 HANDLES = (
@@ -51,26 +53,16 @@ HANDLES = (
     Slots,
     Tenant,
     Tenants,
+    AppSchedules,
+    AppView,
     View,
     remote.Remote,
     RemoteView,
     remote.Tenant,
-    remote.Job,
-    remote.Bulk,
-    remote.Group,
-    remote.Pausable,
-    remote.Queues,
-    remote.Tasks,
-    remote.Lanes,
-    remote.Questions,
-    remote.Rates,
-    remote.Schedules,
-    remote.Slots,
 )
 
 # They only make something in memory, or register it.
 WITHOUT_DATABASE = {
-    Tasks: {"list"},
     Leasehold: {
         "task",
         "worker",
@@ -87,9 +79,9 @@ WITHOUT_DATABASE = {
         "on",
         "tenant",
     },
-    View: {"chain", "dag", "group"},
+    AppView: {"chain", "dag"},
+    View: {"group"},
     remote.Remote: {"tenant"},
-    RemoteView: {"group"},
     Task: {"using", "bind"},
     Call: {"bind"},
     Dag: {"add"},

@@ -85,7 +85,7 @@ CASES: dict[str, tuple[Callable[[Leasehold], object], type[InvalidInput], str | 
     "id of another type": (lambda app: app.get(42), InvalidInput, "id"),
     "unknown state": (lambda app: app.jobs(state="lost"), InvalidInput, "state"),
     "page too long": (lambda app: app.jobs(limit=100_000), InvalidInput, "limit"),
-    "malformed cursor": (lambda app: app.jobs(before="x'; drop table job"), InvalidInput, "before"),
+    "malformed cursor": (lambda app: app.jobs(cursor="x'; drop table job"), InvalidInput, "cursor"),
     "empty queue": (lambda app: app.queues.pause(" "), InvalidInput, "queue"),
     "pause for no time": (lambda app: app.queues.pause("q", for_=0), InvalidInput, "for_"),
     "a page by text": (lambda app: app.jobs(limit="4"), InvalidInput, "limit"),

@@ -155,7 +155,7 @@ def test_pages_follow_each_other_without_gap_or_repeat(app, work):
         seen += [job.id for job in page.jobs]
         if page.next is None:
             break
-        page = app.jobs(tag="x", limit=3, before=page.next)
+        page = app.jobs(tag="x", limit=3, cursor=page.next)
     assert seen == made[::-1]
 
 

@@ -254,7 +254,7 @@ def test_an_id_that_names_no_job_is_not_found_by_the_other_verbs_either(store):
 def test_a_malformed_cursor_is_refused_by_name(store, before):
     with pytest.raises(InvalidInput) as refusal:
         store.list_jobs(before=before)
-    assert refusal.value.field == "before"
+    assert refusal.value.field == "cursor"
 
 
 @pytest.mark.parametrize("limit", [0, -1, 501])

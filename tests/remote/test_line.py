@@ -14,11 +14,11 @@ from fastapi import FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from starlette.responses import Response
 
-from leasehold import Leasehold, State
+from leasehold import Job, Leasehold, State
 from leasehold.domain.outcome import Success
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.errors import InvalidInput, PartlyStored, RemoteError, RemoteUnreachable, StoreError
-from leasehold.remote import Remote, group, job, stop
+from leasehold.remote import Remote, operator
 from leasehold.stores.results import Ending
 from tests.remote.conftest import claim, settle
 from tests.remote.cutter import Cutter
@@ -182,7 +182,7 @@ def test_a_stream_that_is_none_of_ours_is_not_asked_for_again_and_again(case: st
         return Response(content, media_type=task)
 
     with listening(None, api) as server, Remote(server.url, token=SECRET) as remote:
-        found = job.Job("019a7c1e-5b0c-7d11-9a3e-0f2d6c4b8a10", remote._line)
+        found = Job("019a7c1e-5b0c-7d11-9a3e-0f2d6c4b8a10", remote._operator, remote._find_task)
         with pytest.raises(RemoteError, match="not one of Leasehold's"):
             list(found.watch(timeout=30))
         assert len(requested) == 1
@@ -263,8 +263,7 @@ def test_a_watcher_gives_up_when_the_server_stays_away(
 @pytest.fixture
 def short_polls(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a minute were over after a fifth of a second."""
-    for module in (job, group, stop):
-        monkeypatch.setattr(module, "LONGEST_WAIT", 0.2)
+    monkeypatch.setattr(operator, "LONGEST_WAIT", 0.2)
 
 
 @pytest.mark.usefixtures("short_polls")

@@ -401,7 +401,7 @@ def test_a_job_that_is_over_its_budget_is_topped_up_and_resumed(app: Leasehold, 
         ("pages", 7, 7), ("tokens", 100, 85),
     ]  # fmt: skip
     assert [(one.unit, one.limit) for one in group.budget(pages=None)] == [("pages", None), ("tokens", 100)]
-    assert [(one.scope, one.unit, one.spent, one.over) for one in job.budget()] == [
+    assert [(one.scope, one.unit, one.spent, one.exhausted) for one in job.budget()] == [
         ("job", "tokens", 15, True), ("group", "pages", 0, False), ("group", "tokens", 15, False),
     ]  # fmt: skip
     assert job.top_up(tokens=50)[0].left == 45
@@ -509,7 +509,7 @@ def test_pages_follow_each_other_without_gap_or_repeat(api: Handle):
         seen += [job.id for job in page.jobs]
         if page.next is None:
             break
-        page = api.jobs(tag="x", limit=3, before=page.next)
+        page = api.jobs(tag="x", limit=3, cursor=page.next)
     assert seen == made[::-1]
     assert api.jobs(task="greet").jobs == api.jobs(state="failed").jobs == []
     with pytest.raises(InvalidInput):

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
+import re
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 import leasehold
-from leasehold import Leasehold, remote, types
+from leasehold import Group, Job, Leasehold
+from leasehold.client.schedules import AppSchedules
+from leasehold.client.view import View
+from leasehold.domain.errors import error_code
 from leasehold.domain.outcome import Failure, QuestionAsked, Success
 from leasehold.domain.policy import Policy
-from leasehold.domain.records import HistoryEntry, ScheduleRow, Summary, WorkerCard
 from leasehold.errors import (
     AtCapacity,
     GroupOnHold,
@@ -27,111 +31,94 @@ from leasehold.errors import (
     StoreError,
     TenantNotFound,
 )
-from leasehold.remote import Remote, bulk_requests, decode
-from leasehold.remote.exchange import Answer
+from leasehold.operations.json_records import from_json, to_json
+from leasehold.remote import Remote, operator
 from leasehold.remote.problems import KINDS, error_of
-from leasehold.remote.view import View as RemoteView
-from leasehold.surfaces.http.bulk import _refusal
 from leasehold.surfaces.http.problems import _ERRORS, answer_to
-from leasehold.types import BulkRefusal, BulkReport, Holder
-from leasehold.view import View
+from leasehold.types import (
+    Bulk,
+    BulkRefusal,
+    BulkReport,
+    HistoryEntry,
+    Holder,
+    Lanes,
+    Page,
+    Questions,
+    Queues,
+    Rates,
+    Schedules,
+    Slots,
+    TaskCard,
+    Tasks,
+    WorkerCard,
+)
+from leasehold.view import AppView
 from tests.backends import Backend
 from tests.contract.lives import run_external
 from tests.remote.conftest import settle
 from tests.surfaces.http.conftest import Server
 from tests.workers import burst
 
-TWO_HANDS = [
-    (View, RemoteView),
-    (types.Bulk, remote.Bulk),
-    (leasehold.Job, remote.Job),
-    (leasehold.Group, remote.Group),
-    (types.Queues, remote.Queues),
-    (types.Tasks, remote.Tasks),
-    (types.Lanes, remote.Lanes),
-    (types.Slots, remote.Slots),
-    (types.Rates, remote.Rates),
-    (types.Schedules, remote.Schedules),
-    (types.Questions, remote.Questions),
-]
-ONLY_REMOTE = {
-    "enqueue_many": "in Python it is a verb of a task, and there are none here",
-    "Tasks.alist": "in Python the tasks are in hand, and nobody is asked",
-}
-ONLY_PYTHON = {
-    "View.chain": "made of calls of tasks, and there are none here",
-    "View.dag": "made of calls of tasks, and there are none here",
-    "View.run_now": "runs the task in this process",
-    "View.run_by_id": "runs the task in this process",
-    "View.metrics": "no route but `GET /metrics`, which is text for Prometheus",
-    "View.search": "no route: it looks into the arguments of other callers' jobs",
-    "View.prune": "no route: nothing is deleted over HTTP",
-    "View.sweep": "no route: it is the work of workers",
-    "Job.spending": "no route: `budget()` tells the sums",
-    "Schedules.set": "no route: they are made where the tasks are",
-    "Schedules.delete": "no route: they are made where the tasks are",
+HANDLES = (Bulk, Queues, Tasks, Lanes, Slots, Rates, Questions, Schedules)
+ONLY_LOCAL = {
+    "chain": "made of calls of tasks, and there are none here",
+    "dag": "made of calls of tasks, and there are none here",
+    "run_now": "runs the task in this process",
+    "run_by_id": "runs the task in this process",
+    "metrics": "no route but `GET /metrics`, which is text for Prometheus",
+    "search": "no route: it looks into the arguments of other callers' jobs",
+    "prune": "no route: nothing is deleted over HTTP",
+    "sweep": "no route: it is the work of workers",
 }
 
 
-@pytest.mark.parametrize(("python", "far"), TWO_HANDS)
-def test_a_verb_is_called_as_in_python(python: type, far: type):
-    """Who acts is the token's to say, so there is no `actor`, but in what is asked of the audit."""
-    for name, member in verbs(far).items():
-        plain = plain_name(name, far)
-        if {plain, f"{far.__name__}.{plain}", f"{far.__name__}.{name}"} & ONLY_REMOTE.keys():
-            continue
-        ours = inspect.signature(getattr(python, name)).parameters
-        theirs = inspect.signature(member).parameters
-        assert [one for one in ours if one != "actor" or plain == "audit"] == [
-            one for one in theirs if one != "idempotency_key"
-        ], name
-        for one in ours.keys() & theirs.keys():
-            assert (ours[one].kind, ours[one].default) == (theirs[one].kind, theirs[one].default), (name, one)
-
-
-def test_every_verb_of_python_is_here_or_says_why_not():
-    """In both colours. A reason that is no longer needed fails too."""
-    missing = {
-        f"{far.__name__}.{plain_name(name, python)}"
-        for python, far in TWO_HANDS
-        for name in verbs(python).keys() - verbs(far).keys()
-    }
-    assert missing == ONLY_PYTHON.keys()
-
-
-def test_every_handle_of_python_is_here(app: Leasehold, remote: Remote):
-    """And its verbs are compared above."""
-    mine = {name: one for name, one in vars(View(app.__internals__)).items() if not name.startswith("_")}
-    assert "bulk" in mine
-    for name, one in mine.items():
-        assert (type(one), type(getattr(remote, name))) in TWO_HANDS, name
-
-
-def verbs(handle: type) -> dict[str, Callable[..., Any]]:
-    return {
-        name: one for name, one in inspect.getmembers(handle, inspect.isfunction) if not name.startswith("_")
+def test_what_is_only_in_python_has_a_reason():
+    """All else stands on the view that both have, with the same handles."""
+    public = {name for name in vars(AppView) if not name.startswith("_")}
+    assert public - {"enqueue", "aenqueue", "schedules"} == {
+        f"{a}{name}" for name in ONLY_LOCAL for a in ("", "a")
+    } - {
+        "achain",
+        "adag",
     }
 
 
-def plain_name(name: str, handle: type) -> str:
-    """Of a verb or its async twin."""
-    return name[1:] if name.startswith("a") and hasattr(handle, name[1:]) else name
+def test_both_have_the_same_handles(app: Leasehold, remote: Remote):
+    mine = {name: type(one) for name, one in vars(app).items() if isinstance(one, HANDLES)}
+    far = {name: type(one) for name, one in vars(remote).items() if isinstance(one, HANDLES)}
+    assert len(far) >= 8
+    assert {name: one for name, one in mine.items() if name in far} == far | {"schedules": AppSchedules}
 
 
-# What is ours alone, and so not told over HTTP.
-UNTOLD = {
-    Summary: {"seq", "gate"},
-    HistoryEntry: {"token"},
-    ScheduleRow: {"at_start", "changed_at", "hosts", "now", "tenant"},
-}
+def test_every_verb_of_a_handle_has_an_http_line():
+    """But what only the handles of an app have."""
+    handles = "\n".join(
+        inspect.getsource(one) for one in (*HANDLES, Job, Group, View) if one is not AppSchedules
+    )
+    called = {(module, name) for module, name in re.findall(r"_operator\.call\(\s*(\w+)\.(\w+)", handles)}
+    assert len(called) > 30
+    for module, name in called:
+        assert getattr(importlib.import_module(f"leasehold.operations.{module}"), name).http, (module, name)
 
 
-@pytest.mark.parametrize("python", UNTOLD, ids=lambda one: one.__name__)
-def test_a_value_has_the_names_that_it_has_in_python(python: type):
-    far = {one.name for one in fields(getattr(remote, python.__name__))}
-    mine = {one.name for one in fields(python)}
-    assert mine - far == UNTOLD[python]
-    assert {name for name in far - mine if not hasattr(python, name)} == set()
+def test_who_acts_is_the_tokens_to_say(app: Leasehold, remote: Remote):
+    job = remote.enqueue("add", {"a": 1})
+    for act in (
+        lambda: job.cancel(actor="ann"),
+        lambda: remote.queues.pause("default", actor="ann"),
+        lambda: remote.bulk.cancel(task="add", actor="ann"),
+        lambda: remote.group("g").stop(actor="ann"),
+        lambda: remote.schedules.run("nightly", actor="ann"),
+    ):
+        with pytest.raises(InvalidInput) as caught:
+            act()
+        assert caught.value.field == "actor"
+    assert app.get(job.id).state == "queued"
+
+
+def public(kind: Any, value: object) -> Any:
+    """As it is read from its JSON: without what stays inside."""
+    return from_json(kind, to_json(kind, value))
 
 
 def test_the_values_are_those_of_python(app: Leasehold, remote: Remote):
@@ -176,23 +163,16 @@ def test_the_values_are_those_of_python(app: Leasehold, remote: Remote):
     assert remote.queues.paused() == app.queues.paused()
     assert remote.queues.list() == app.queues.list() != []
     assert remote.workers() == app.workers() != []
-    for mine, other in (
-        (app.jobs().jobs, remote.jobs().jobs),
-        (job.history(), far.history()),
-        (app.schedules.list(), remote.schedules.list()),
-    ):
-        assert len(mine) == len(other)
-        for one, two in zip(mine, other, strict=True):
-            same = {name.name for name in fields(two)} - {"args"}
-            assert {name: getattr(one, name) for name in same} == {name: getattr(two, name) for name in same}
-    (question,), (other,) = app.questions.list(), remote.questions.list()
-    assert replace(other, schema=question.schema) == question
-    kind = next(one for one in remote.tasks.list() if one.name == "add")
-    assert (kind.description, kind.queue, kind.arguments["required"]) == (
-        "Adds two numbers.",
-        "default",
-        ["a"],
-    )
+    assert remote.jobs() == public(Page, app.jobs())
+    assert far.history() == public(list[HistoryEntry], job.history())
+    for mine, other in zip(app.schedules.list(), remote.schedules.list(), strict=True):
+        assert other == replace(mine, args=other.args, now=other.now)
+        assert json.loads(other.args) == json.loads(mine.args)
+    (question,), (other_question,) = app.questions.list(), remote.questions.list()
+    assert json.loads(str(other_question.schema)) == json.loads(str(question.schema))
+    assert replace(other_question, schema=question.schema) == question
+    assert remote.tasks.list() == public(list[TaskCard], app.tasks.list())
+    assert {card.name for card in remote.tasks.list()} >= {"add", "greet"}
 
 
 def test_a_refusal_of_many_has_the_name_of_its_error():
@@ -203,8 +183,8 @@ def test_a_refusal_of_many_has_the_name_of_its_error():
         report = BulkReport(
             verb="pause", dry_run=False, matched=2, changed=0, moved_on=0, refused=(one,), sample=("a",), next=None
         )  # fmt: skip
-        reported = {**asdict(report), "refused": [_refusal(one).model_dump()]}
-        assert decode.bulk_report(Answer(200, reported)) == report
+        assert public(BulkReport, report) == report
+        assert to_json(BulkReport, report)["refused"][0]["code"] == error_code(name)
 
 
 def every_kind_of(error: type[LeaseholdError]) -> Iterator[type[LeaseholdError]]:
@@ -217,7 +197,7 @@ def every_kind_of(error: type[LeaseholdError]) -> Iterator[type[LeaseholdError]]
 def test_a_bulk_verb_in_pieces_reports_as_one(
     app: Leasehold, remote: Remote, monkeypatch: pytest.MonkeyPatch, at_once: int
 ):
-    monkeypatch.setattr(bulk_requests, "AT_ONCE", at_once)
+    monkeypatch.setattr(operator, "MOST_IN_BULK", at_once)
     for n in range(6):
         job = app.enqueue("add", {"a": n}, **({"group": "g"} if n % 2 else {}))
         if n != 4:
@@ -241,7 +221,7 @@ def test_an_empty_text_is_not_taken_for_none(app: Leasehold, remote: Remote):
     job = app.enqueue("add", {"a": 1})
     for ask, field in (
         (lambda: remote.jobs(task=""), "task"),
-        (lambda: remote.jobs(before=""), "before"),
+        (lambda: remote.jobs(cursor=""), "cursor"),
         (lambda: remote.groups(cursor=""), "cursor"),
         (lambda: remote.budgets(cursor=""), "cursor"),
         (lambda: remote.leases(worker=""), "worker"),
@@ -321,7 +301,7 @@ def test_who_is_refused_for_now_learns_when_to_come_back():
 
 
 def test_an_error_of_a_server_that_tells_less_still_has_its_attributes():
-    error: Any = error_of(409, {"code": "refused", "detail": "no"})
+    error: Any = error_of(409, {"code": "invalid-state", "detail": "no"})
     assert (str(error), error.verb, error.job_id) == ("no", None, None)
     assert isinstance(error_of(429, {"code": "at-capacity"}), AtCapacity)
     assert isinstance(error_of(503, {"code": "database-unavailable", "detail": "away"}), RemoteError)

@@ -8,7 +8,7 @@ from leasehold.client.aio import aio
 from leasehold.domain.bulk import BulkOptions, BulkReport, BulkRequest, BulkVerb
 from leasehold.domain.checks.states import checked_states
 from leasehold.domain.records import Filter
-from leasehold.operations.operations import Operations
+from leasehold.operations.local import Operator
 
 
 class Bulk:
@@ -17,8 +17,8 @@ class Bulk:
     (10,000), and the report's `next` is the `cursor` to go on with. Jobs that refuse are reported, and hold up none of
     the others."""
 
-    def __init__(self, operations: Operations) -> None:
-        self._operations = operations
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
 
     def cancel(self, *, reason: str | None = None, **requested: Unpack[BulkOptions]) -> BulkReport:
         """Cancel them; running ones are asked to stop."""
@@ -74,4 +74,4 @@ class Bulk:
             requested.pop("tag", None),
         )
         request = BulkRequest(verb=verb, filter=filter, reason=reason, fresh=fresh, **requested)  # type: ignore[misc] # what is left are its own fields
-        return self._operations.bulk(request)
+        return self._operator.bulk(request)

@@ -7,11 +7,12 @@ from typing import Any
 
 from leasehold.client.enqueue_span import EnqueueSpan
 from leasehold.client.job import FindTask, Job
-from leasehold.client.stored_jobs import Made, StoredJobs
+from leasehold.client.stored_jobs import StoredJobs
 from leasehold.domain.batch import check_size
 from leasehold.domain.errors import PartlyStored
 from leasehold.domain.job import NewJob
 from leasehold.domain.tracing import Tracing
+from leasehold.operations.local import Made
 from leasehold.operations.operations import Operations
 
 

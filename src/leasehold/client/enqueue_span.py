@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
 
-from leasehold.client.stored_jobs import Made
 from leasehold.domain.batch import AlikeJobs, with_trace
 from leasehold.domain.job import NewJob
 from leasehold.domain.tracing import TracedEnqueue, Tracing
+from leasehold.operations.local import Made
 
 
 class EnqueueSpan:

@@ -13,15 +13,15 @@ from leasehold.domain.records import Page
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopManner, StopReport, StopRequest
 from leasehold.operations import budgets, groups, jobs
-from leasehold.operations.operations import Operations
+from leasehold.operations.local import Operator
 
 
 class Group:
     """The jobs that were enqueued with one `group=`. There need not be any yet."""
 
-    def __init__(self, name: str, operations: Operations) -> None:
+    def __init__(self, name: str, operator: Operator) -> None:
         self.name = checked_name(name, "group")
-        self._operator = operations
+        self._operator = operator
 
     def __repr__(self) -> str:
         return f"<Group {self.name}>"
@@ -82,9 +82,9 @@ class Group:
 
     abudget = aio(budget)
 
-    def jobs(self, *, state: State | None = None, limit: int = 50, before: str | None = None) -> Page:
-        """One page of its jobs, newest first. Ask for the next with `before=page.next`."""
+    def jobs(self, *, state: State | None = None, limit: int = 50, cursor: str | None = None) -> Page:
+        """One page of its jobs, newest first. Ask for the next with `cursor=page.next`."""
         states = [] if state is None else [State(state)]
-        return self._operator.call(jobs.list_jobs, state=states, group=self.name, limit=limit, cursor=before)
+        return self._operator.call(jobs.list_jobs, state=states, group=self.name, limit=limit, cursor=cursor)
 
     ajobs = aio(jobs)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Generic, Self, TypeVar
@@ -13,24 +11,18 @@ from leasehold.client.aio import aio
 from leasehold.domain import job as domain
 from leasehold.domain.budgets import BudgetLine, Spending
 from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.errors import InvalidInput, JobNotSucceeded, UnreadableResult, WaitTimedOut
+from leasehold.domain.errors import InvalidInput, JobNotSucceeded, UnreadableResult
 from leasehold.domain.explanation import Explanation
 from leasehold.domain.job import Question
-from leasehold.domain.poll import Poll
 from leasehold.domain.records import AttemptRecord, HistoryEntry, Relative, StepRecord
 from leasehold.domain.states import Flag, State
-from leasehold.domain.stream import LogTail, Progress, Seen, Update
+from leasehold.domain.stream import LogTail, Progress, Update
 from leasehold.operations import budgets, jobs, questions
-from leasehold.operations.operations import Operations
-from leasehold.operations.watch import Watch
+from leasehold.operations.local import Operator
 from leasehold.tasks.definition import TaskDefinition
-from leasehold.threads import to_thread
 
 R = TypeVar("R")
 FindTask = Callable[[str], TaskDefinition | None]
-
-_FIRST_LOOK, _SLOWEST_LOOK = 0.02, 0.5
-_WITHOUT_RESULT = frozenset({State.FAILED, State.TIMED_OUT, State.CANCELLED})
 
 
 class Job(Generic[R]):
@@ -40,7 +32,7 @@ class Job(Generic[R]):
     def __init__(
         self,
         job_id: str,
-        operations: Operations,
+        operator: Operator,
         find_task: FindTask,
         row: domain.Job | None = None,
         *,
@@ -49,7 +41,7 @@ class Job(Generic[R]):
         self.id = job_id
         self.created = created
         """False when enqueue met a job that was there already."""
-        self._operator = operations
+        self._operator = operator
         self._find_task = find_task
         self._row = row
 
@@ -186,26 +178,11 @@ class Job(Generic[R]):
         """What the job reports, in order, and its state as it changes, until it has succeeded, failed, timed out or
         been cancelled. Go on after an interruption with `watch(since=event.seq)`: nothing is missed and no stored
         event comes twice. Raises WaitTimedOut when the job has not come to rest within `timeout`."""
-        watch = self._watch(since, timeout)
-        while not watch.over:
-            yield from watch.look()
-            if not watch.over:
-                time.sleep(watch.pause)
+        return self._operator.updates(self.id, since, _seconds(timeout))
 
     async def awatch(self, since: int = 0, timeout: Duration | None = None) -> AsyncIterator[Update]:
-        watch = self._watch(since, timeout)
-        while not watch.over:
-            for event in await to_thread(watch.look):
-                yield event
-            if not watch.over:
-                await asyncio.sleep(watch.pause)
-
-    def _watch(self, since: int, timeout: Duration | None) -> Watch:
-        longest = None if timeout is None else seconds(timeout, "timeout")
-        return Watch(self.id, self._read_stream, since, longest)
-
-    def _read_stream(self, job_id: str, since: int, limit: int) -> Seen:
-        return self._operator.call(jobs.read_stream, job_id, since, limit)
+        async for update in self._operator.aupdates(self.id, since, _seconds(timeout)):
+            yield update
 
     def refresh(self) -> Self:
         """Read it again."""
@@ -219,34 +196,17 @@ class Job(Generic[R]):
         """Wait for the job to succeed, and return its result. Raises JobNotSucceeded when it ends otherwise,
         WaitTimedOut when it has not ended in `timeout` seconds, ResultMissing when the file that it is in cannot be
         read. A paused or waiting job is waited for."""
-        poll = Poll(_FIRST_LOOK, _SLOWEST_LOOK, time.monotonic, timeout)
-        while not self._ended():
-            time.sleep(self._pause(poll, timeout))
-        return self._outcome()
+        return self._decode(*self._operator.ended(self.id, timeout))
 
     async def aresult(self, timeout: float | None = None) -> R:
-        poll = Poll(_FIRST_LOOK, _SLOWEST_LOOK, time.monotonic, timeout)
-        while not await to_thread(self._ended):
-            await asyncio.sleep(self._pause(poll, timeout))
-        return self._outcome() if self.result_ref is None else await to_thread(self._outcome)
+        return self._decode(*await self._operator.aended(self.id, timeout))
 
-    def _ended(self) -> bool:
-        state = self.refresh().state
-        return state is State.SUCCEEDED or state in _WITHOUT_RESULT
-
-    def _pause(self, poll: Poll, timeout: float | None) -> float:
-        pause = poll.pause()
-        if pause is None:
-            raise WaitTimedOut(self.id, timeout or 0.0, self.state.value)
-        return pause
-
-    def _outcome(self) -> R:
-        row = self.__row__
+    def _decode(self, row: domain.Job, text: str | None) -> R:
+        self._row = row
         if row.state is not State.SUCCEEDED:
             raise JobNotSucceeded(self.id, row.state.value, row.error or row.reason)
         task = self._find_task(row.task)
         try:
-            text = self._operator.result_text(row)
             found: R = json.loads(text or "null") if task is None else task.decode_result(text)
         except InvalidInput as error:
             raise UnreadableResult(self.id, row.task, error.problem) from error
@@ -343,3 +303,7 @@ class Job(Generic[R]):
     def _now(self, row: domain.Job) -> Self:
         self._row = row
         return self
+
+
+def _seconds(timeout: Duration | None) -> float | None:
+    return None if timeout is None else seconds(timeout, "timeout")

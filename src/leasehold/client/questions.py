@@ -8,14 +8,14 @@ from leasehold.client.aio import aio
 from leasehold.client.job import FindTask, Job
 from leasehold.domain.records import OpenQuestion
 from leasehold.operations import questions
-from leasehold.operations.operations import Operations
+from leasehold.operations.local import Operator
 
 
 class Questions:
     """`app.questions`: what jobs ask, and the answers."""
 
-    def __init__(self, operations: Operations, find_task: FindTask) -> None:
-        self._operator = operations
+    def __init__(self, operator: Operator, find_task: FindTask) -> None:
+        self._operator = operator
         self._find_task = find_task
 
     def list(

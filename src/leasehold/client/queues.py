@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Unpack
 
 from leasehold.client.aio import aio
@@ -10,15 +11,17 @@ from leasehold.domain.pause_window import PauseOptions, PauseWindow
 from leasehold.domain.records import LaneHolder, PauseRecord, QueueRow, Scope
 from leasehold.domain.task_cards import TaskCard
 from leasehold.operations import queues
-from leasehold.operations.operations import Operations
-from leasehold.tasks.registry import Registry
+from leasehold.operations.local import Operator
+
+_Cards = list[TaskCard]
+"""`list` is a method below."""
 
 
 class Pausable:
     """What `app.queues` and `app.tasks` have in common: no claims until it is resumed."""
 
-    def __init__(self, operations: Operations, scope: Scope) -> None:
-        self._operator = operations
+    def __init__(self, operator: Operator, scope: Scope) -> None:
+        self._operator = operator
         self._scope = scope
 
     def pause(self, name: str, **closing: Unpack[PauseOptions]) -> PauseRecord:
@@ -46,8 +49,8 @@ class Pausable:
 class Queues(Pausable):
     """`app.queues`."""
 
-    def __init__(self, operations: Operations) -> None:
-        super().__init__(operations, "queue")
+    def __init__(self, operator: Operator) -> None:
+        super().__init__(operator, "queue")
 
     def list(self) -> list[QueueRow]:
         """Every task in every queue that is known, with its live workers, its pauses and what is in it."""
@@ -59,20 +62,22 @@ class Queues(Pausable):
 class Tasks(Pausable):
     """`app.tasks`."""
 
-    def __init__(self, operations: Operations, tasks: Registry) -> None:
-        super().__init__(operations, "task")
-        self._tasks = tasks
+    def __init__(self, operator: Operator, cards: Callable[[], _Cards]) -> None:
+        super().__init__(operator, "task")
+        self._cards = cards
 
     def list(self) -> list[TaskCard]:
-        """The registered tasks by name, with the JSON Schema of what each takes and returns."""
-        return [task.card for _, task in sorted(self._tasks.definitions.items())]
+        """The tasks that can be enqueued, by name, with the JSON Schema of what each takes and returns."""
+        return self._cards()
+
+    alist = aio(list)
 
 
 class Lanes:
     """`app.lanes`."""
 
-    def __init__(self, operations: Operations, find_task: FindTask) -> None:
-        self._operator = operations
+    def __init__(self, operator: Operator, find_task: FindTask) -> None:
+        self._operator = operator
         self._find_task = find_task
 
     def resume(self, name: str, *, actor: str | None = None) -> Job[Any] | None:

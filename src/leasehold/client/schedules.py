@@ -7,45 +7,23 @@ from typing import Any, Unpack
 
 from leasehold.client.aio import aio
 from leasehold.client.job import FindTask, Job
-from leasehold.domain.job import NewJob
 from leasehold.domain.records import ScheduleRow
-from leasehold.domain.schedules import Schedule
 from leasehold.operations import schedules
-from leasehold.operations.operations import Operations
+from leasehold.operations.local import Made, Operator
 from leasehold.tasks.registry import Registry
-from leasehold.tasks.schedule import ScheduleOptions, schedule_for, tick_job
+from leasehold.tasks.schedule import ScheduleOptions, schedule_for
+
+RunSchedule = Callable[[str, str | None], Made]
+"""Makes a job of the schedule with this name, for this actor."""
 
 
 class Schedules:
-    """`app.schedules`. Those in the code are declared with `@app.schedule`; these verbs are for all of them."""
+    """What is due by itself. `run_schedule` knows the tasks, or whom to ask."""
 
-    def __init__(
-        self,
-        operations: Operations,
-        tasks: Registry,
-        find_task: FindTask,
-        traced: Callable[[NewJob], NewJob],
-    ) -> None:
-        self._operator = operations
-        self._tasks = tasks
+    def __init__(self, operator: Operator, find_task: FindTask, run_schedule: RunSchedule) -> None:
+        self._operator = operator
         self._find_task = find_task
-        self._traced = traced
-
-    def set(
-        self,
-        name: str,
-        task: str,
-        args: Mapping[str, Any] | None = None,
-        *,
-        actor: str | None = None,
-        **when: Unpack[ScheduleOptions],
-    ) -> ScheduleRow:
-        """Make a schedule, or change it: `app.schedules.set("nightly", "report", {"day": 1}, cron="0 3 * * *")`. Its
-        jobs have the task's own settings. One that stands in the code of a live worker is refused: change it there."""
-        schedule = schedule_for(self._tasks.find(task), name, args, when)
-        return self._operator.call(schedules.set_schedule, schedule.name, schedule, actor=actor)
-
-    aset = aio(set)
+        self._run_schedule = run_schedule
 
     def get(self, name: str) -> ScheduleRow:
         """Raises ScheduleNotFound."""
@@ -67,22 +45,45 @@ class Schedules:
 
     def run(self, name: str, *, actor: str | None = None) -> Job[Any]:
         """Make a job of it now, besides its ticks, whether or not the last one still lives."""
-        row = self._operator.call(schedules.get_schedule, name)
-        schedule = Schedule(name=row.name, task=row.task, args=row.args)
-        job = self._traced(tick_job(self._tasks.find(row.task), schedule, row.now))
-        made = self._operator.run_schedule(name, job, actor=actor)
+        made = self._run_schedule(name, actor)
         return Job(made.id, self._operator, self._find_task, created=made.created)
 
     arun = aio(run)
-
-    def delete(self, name: str, *, actor: str | None = None) -> None:
-        """Its jobs stay. One that stands in the code of a live worker is refused: take it out of the code."""
-        self._operator.call(schedules.delete_schedule, name, actor=actor)
-
-    adelete = aio(delete)
 
     def list(self) -> list[ScheduleRow]:
         """Every schedule: its next and last tick, its last job, and whether it is paused or orphaned."""
         return self._operator.call(schedules.list_schedules)
 
     alist = aio(list)
+
+
+class AppSchedules(Schedules):
+    """`app.schedules`. Those in the code are declared with `@app.schedule`; these verbs are for all of them."""
+
+    def __init__(
+        self, operator: Operator, find_task: FindTask, run_schedule: RunSchedule, tasks: Registry
+    ) -> None:
+        super().__init__(operator, find_task, run_schedule)
+        self._tasks = tasks
+
+    def set(
+        self,
+        name: str,
+        task: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        actor: str | None = None,
+        **when: Unpack[ScheduleOptions],
+    ) -> ScheduleRow:
+        """Make a schedule, or change it: `app.schedules.set("nightly", "report", {"day": 1}, cron="0 3 * * *")`. Its
+        jobs have the task's own settings. One that stands in the code of a live worker is refused: change it there."""
+        schedule = schedule_for(self._tasks.find(task), name, args, when)
+        return self._operator.call(schedules.set_schedule, schedule.name, schedule, actor=actor)
+
+    aset = aio(set)
+
+    def delete(self, name: str, *, actor: str | None = None) -> None:
+        """Its jobs stay. One that stands in the code of a live worker is refused: take it out of the code."""
+        self._operator.call(schedules.delete_schedule, name, actor=actor)
+
+    adelete = aio(delete)

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any, Protocol, overload
+from typing import Any, overload
 
 from leasehold.client.job import FindTask, Job
+from leasehold.operations.local import Made
 from leasehold.operations.operations import Operations
 
 _SIZE = 16
 """Bytes of an id."""
-
-
-class Made(Protocol):
-    """A job that was stored, or the one that was there already."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def created(self) -> bool: ...
 
 
 class JobIds(Sequence[str]):

@@ -173,7 +173,7 @@ class Delivery:
         for queue in self._serves:
             before: str | None = None
             while True:
-                page = self._app.jobs(state=State.QUEUED, queue=queue, limit=_PAGE, before=before)
+                page = self._app.jobs(state=State.QUEUED, queue=queue, limit=_PAGE, cursor=before)
                 yield from (job for job in page.jobs if job.available_at <= _now())
                 if (before := page.next) is None:
                     break

@@ -12,6 +12,7 @@ from typing import Any, Literal, cast, get_args
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
+from leasehold.domain.json_fields import shown
 from leasehold.domain.policy import OnBreach, Policy
 
 BudgetScope = Literal["job", "run", "group"]
@@ -55,13 +56,13 @@ class BudgetLine:
     """None: no limit."""
     spent: int
 
-    @property
+    @shown
     def left(self) -> int | None:
         """What may still be spent: never below 0, None without a limit."""
         return None if self.limit is None else max(0, self.limit - self.spent)
 
-    @property
-    def over(self) -> bool:
+    @shown
+    def exhausted(self) -> bool:
         """Whether more than the limit was spent; spending exactly the limit is allowed."""
         return self.limit is not None and self.spent > self.limit
 
@@ -96,7 +97,7 @@ class BudgetRow:
     ) -> BudgetRow:
         """Build a row from one line of a job or group."""
         return cls(
-            *(line.scope, line.name, line.unit, line.limit, line.spent, line.left, line.over),
+            *(line.scope, line.name, line.unit, line.limit, line.spent, line.left, line.exhausted),
             *(on_breach, task, queue),
         )
 
@@ -145,7 +146,7 @@ def lines_of(
 
 
 def first_over(lines: Iterable[BudgetLine]) -> BudgetLine | None:
-    return next((line for line in lines if line.over), None)
+    return next((line for line in lines if line.exhausted), None)
 
 
 def halts(policy: Policy) -> bool:

@@ -9,8 +9,9 @@ from typing import Literal
 
 from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.checks.texts import checked_actor, checked_reason
-from leasehold.domain.errors import InvalidInput, InvalidState, JobNotFound, LeaseholdError
+from leasehold.domain.errors import InvalidInput, InvalidState, JobNotFound, LeaseholdError, error_code
 from leasehold.domain.frozen import frozen
+from leasehold.domain.json_fields import shown
 from leasehold.domain.records import ALL, Criteria, Filter
 from leasehold.domain.search import Search
 from leasehold.domain.states import State
@@ -54,12 +55,17 @@ class BulkRefusal:
     sample: tuple[str, ...]
     """The ids of the first refused jobs."""
 
+    @shown
+    def code(self) -> str:
+        """The error's code, as in problems over HTTP."""
+        return error_code(self.error)
+
 
 @frozen(kw_only=True)
 class BulkReport:
     """What a bulk verb has done, or with `dry_run` would do."""
 
-    verb: BulkVerb
+    verb: str
     dry_run: bool
     matched: int
     """How many jobs the filter found. If the limit was reached there may be more; see `next`."""

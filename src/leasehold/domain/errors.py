@@ -50,6 +50,7 @@ so that a reader who catches one sees the related ones.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,11 @@ class LeaseholdError(Portable, Exception):
     """The root: `except LeaseholdError` catches everything that Leasehold raises on purpose.
 
     Remedy: Catch one of its kinds."""
+
+
+def error_code(name: str) -> str:
+    """The error's code outside of Python: `JobNotFound` is `job-not-found`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
 
 
 class InvalidInput(LeaseholdError, ValueError):

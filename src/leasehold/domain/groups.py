@@ -10,6 +10,7 @@ from typing import Any, Literal, cast, get_args
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
+from leasehold.domain.json_fields import shown
 from leasehold.domain.states import LIVE, State
 from leasehold.domain.stop import StopMode
 from leasehold.domain.stream import Progress, Update
@@ -63,7 +64,7 @@ class GroupSummary:
     changed_at: datetime | None
     last_stop: GroupStop | None
 
-    @property
+    @shown
     def held(self) -> bool:
         """Whether the group refuses new jobs until it is released."""
         return self.state == "held"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 from leasehold.domain.frozen import frozen
+from leasehold.domain.json_fields import EncodedJson, EncodedObject, Private, shown
 from leasehold.domain.limits import DefaultLimit
 from leasehold.domain.policy import DEFAULT_POLICY, Policy
 from leasehold.domain.states import Flag, State
@@ -73,13 +74,13 @@ class Job:
 
     id: str
     """The job's id, a UUID."""
-    seq: int
+    seq: Annotated[int, Private(0)]
     task: str
     """The name of its task."""
     queue: str
     """The queue it waits in."""
-    gate: int
-    limited: bool = False
+    gate: Annotated[int, Private(0)]
+    limited: Annotated[bool, Private(False)] = False
     """The job holds units of slots while it runs."""
     priority: int
     """From -100 (last) to 100 (first)."""
@@ -87,23 +88,23 @@ class Job:
     """`pending`, `queued`, `running`, `waiting`, `paused`, `succeeded`, `failed`, `timed_out` or `cancelled`."""
     reason: str | None = None
     """Why the job is in its state, if a reason was given."""
-    args: str = field(repr=False)
+    args: EncodedObject = field(repr=False)
     """The arguments, a JSON object. Sensitive ones are included."""
-    policy: Policy = DEFAULT_POLICY
+    policy: Annotated[Policy, Private(DEFAULT_POLICY)] = DEFAULT_POLICY
     created_at: datetime
     """When it was enqueued."""
     available_at: datetime
     """When the job is due, or was."""
     lane: str | None = None
     """Its lane."""
-    lane_at: datetime | None = None
-    halts_lane: bool = False
+    lane_at: Annotated[datetime | None, Private()] = None
+    halts_lane: Annotated[bool, Private(False)] = False
     worker: str | None = None
     """The worker that runs the job."""
     lease_expires_at: datetime | None = None
     """When the lease of that worker runs out, unless it is renewed."""
-    lease_seconds: float = DEFAULT_LEASE
-    lease_token: int = 0
+    lease_seconds: Annotated[float, Private(DEFAULT_LEASE)] = DEFAULT_LEASE
+    lease_token: Annotated[int, Private(0)] = 0
     attempt: int = 0
     """The number of the present or last attempt; 0: the job has not run."""
     failures: int = 0
@@ -112,20 +113,20 @@ class Job:
     """How many leases were lost in a row without progress."""
     stop_requested: Flag | None = None
     """The stop requested of a running job: `finish`, `pause` or `cancel`."""
-    execution_site: str | None = None
+    execution_site: Annotated[str | None, Private()] = None
     """Where its command or container runs: host and folder."""
-    execution_name: str | None = None
+    execution_name: Annotated[str | None, Private()] = None
     """The name of its command or container there."""
-    execution_started_at: datetime | None = None
-    first_started_at: datetime | None = None
+    execution_started_at: Annotated[datetime | None, Private()] = None
+    first_started_at: Annotated[datetime | None, Private()] = None
     """When its first attempt began."""
     started_at: datetime | None = None
     """When its present or last attempt began."""
     finished_at: datetime | None = None
     """When the job ended."""
-    settled_by: str | None = None
-    settled_token: int | None = None
-    result: str | None = None
+    settled_by: Annotated[str | None, Private()] = None
+    settled_token: Annotated[int | None, Private()] = None
+    result: Annotated[str | None, Private()] = None
     """What the handler returned, as JSON, if the row holds it."""
     result_ref: str | None = None
     """The name of the result file, if the result is kept as a file."""
@@ -133,15 +134,15 @@ class Job:
     """The last error."""
     unique_key: str | None = None
     """Its unique key."""
-    unique_for: UniqueFor = "live"
+    unique_for: Annotated[UniqueFor, Private("live")] = "live"
     group: str | None = None
     """Its group."""
     tags: tuple[str, ...] = field(default=())
     """Its tags."""
-    held: bool = False
-    unmet: int = 0
+    held: Annotated[bool, Private(False)] = False
+    unmet: Annotated[int, Private(0)] = 0
     """Parents that have not ended yet."""
-    special: int = PLAIN
+    special: Annotated[int, Private(PLAIN)] = PLAIN
     """Which other tables its end has to touch. The value only rises."""
     deadline_at: datetime | None = None
     """When the job times out."""
@@ -149,7 +150,7 @@ class Job:
     """When the job is cancelled if it has not started by then."""
     retry_of: str | None = None
     """The job that a retry made this one from."""
-    trace: str | None = None
+    trace: Annotated[str | None, Private()] = None
     """The `traceparent` of its enqueue."""
     updated_at: datetime = field(compare=False)
     """When the job came into its state; ignored in comparisons."""
@@ -265,12 +266,13 @@ class Sighting:
 
 @frozen
 class Question:
-    """What a job asks. `answer` is encoded JSON; a secret answer is shown only to the job itself."""
+    """What a job asks. A secret answer is shown only to the job itself."""
 
     key: str
     text: str
-    schema: str | None
-    answer: str | None
+    schema: EncodedJson
+    """JSON Schema of the answer; None: any value."""
+    answer: EncodedJson
     asked_at: datetime
     closed_at: datetime | None
     secret: bool = False
@@ -279,7 +281,7 @@ class Question:
     """The time-out passed without an answer."""
     answered: bool = False
 
-    @property
+    @shown
     def status(self) -> str:
         """`open`, `answered`, `expired`, or `closed` by the end of its job."""
         if self.answered:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import field
 from datetime import datetime
-from typing import Any, Literal, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 from leasehold.domain.checks.names import EVERY_TENANT
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import OnParentFailure
+from leasehold.domain.json_fields import EncodedJson, EncodedObject, Private, shown
 from leasehold.domain.schedules import Missed, Overlap, Source
 from leasehold.domain.states import State
 
@@ -49,7 +50,7 @@ class ScheduleRow:
 
     name: str
     task: str
-    args: str
+    args: EncodedObject
     every: float | None
     cron: str | None
     tz: str
@@ -72,10 +73,10 @@ class ScheduleRow:
     """Live workers that declare the schedule in their code."""
     now: datetime
     """The store's time when the row was read."""
-    tenant: str | None = None
+    tenant: Annotated[str | None, Private()] = None
     """The tenant that owns the schedule, for a worker that serves several."""
 
-    @property
+    @shown
     def orphaned(self) -> bool:
         """Whether its declaration is gone: no live worker has its code, so no worker makes its jobs."""
         return self.source == "code" and self.hosts == 0
@@ -111,10 +112,10 @@ class Summary:
     """A job as a list shows it: without payloads."""
 
     id: str
-    seq: int
+    seq: Annotated[int, Private(0)]
     task: str
     queue: str
-    gate: int
+    gate: Annotated[int, Private(0)]
     priority: int
     state: State
     reason: str | None
@@ -153,7 +154,7 @@ class HistoryEntry:
     event: str
     from_state: str
     to_state: str
-    token: int
+    token: Annotated[int, Private(0)]
     attempt: int
     actor: str | None
     detail: str | None
@@ -214,7 +215,7 @@ class WorkerCard:
     name: str
     queues: tuple[str, ...]
     tasks: tuple[str, ...]
-    sites: tuple[str, ...] = ()
+    sites: Annotated[tuple[str, ...], Private(())] = ()
     tenants: tuple[str, ...] = ()
     """Tenants that the worker serves. Empty: only the app's own store; with "all": every tenant and the app's own."""
     concurrency: int = 0
@@ -385,7 +386,7 @@ class GateLimits:
 
 @frozen
 class OpenQuestion:
-    """A question as the inbox shows it. `schema` is encoded JSON."""
+    """A question as the inbox shows it."""
 
     job_id: str
     task: str
@@ -394,7 +395,7 @@ class OpenQuestion:
     state: State
     key: str
     text: str
-    schema: str | None
+    schema: EncodedJson
     secret: bool
     asked_at: datetime
     expires_at: datetime | None

@@ -55,8 +55,9 @@ class StopScope:
         )
 
     def as_dict(self) -> dict[str, object]:
-        """Return only the criteria that were given."""
-        return {name: value for name, value in asdict(self).items() if value not in (None, (), False)}
+        """Return only the criteria that were given, as JSON has them."""
+        given = {name: value for name, value in asdict(self).items() if value not in (None, (), False)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 
     def dump(self) -> str:
         return json.dumps(self.as_dict(), sort_keys=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from leasehold.domain.frozen import frozen
+from leasehold.domain.json_fields import Private
 
 Expose = Literal[True, False, "task", "call"]
 
@@ -19,4 +20,4 @@ class TaskCard:
     arguments: dict[str, Any]
     result: dict[str, Any]
     tags: tuple[str, ...]
-    expose: Expose
+    expose: Annotated[Expose, Private(True)]

@@ -64,7 +64,7 @@ def list_budgets(
     return backend.store.list_budgets(scope, limit, cursor)
 
 
-@read("spending.list", guard="job")
+@read("spending.list", guard="job", http="GET /v1/jobs/{id}/spending")
 def spending(backend: Backend, job_id: JobId) -> list[Spending]:
     """Its ledger: every amount, with its key and the lease it was spent under."""
     return backend.store.spending(job_id)

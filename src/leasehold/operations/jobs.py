@@ -240,7 +240,7 @@ def logs(backend: Backend, job_id: JobId) -> list[LogTail]:
     return backend.store.logs(job_id)
 
 
-@read("progress.read", guard="job")
+@read("progress.read", guard="job", http="GET /v1/jobs/{id}/progress")
 def progress(backend: Backend, job_id: JobId) -> Progress | None:
     """How far it is, as it last reported."""
     return backend.store.progress(job_id)

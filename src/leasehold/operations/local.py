@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 from leasehold.domain.audit import audit_entry
+from leasehold.domain.bulk import BulkReport, BulkRequest
+from leasehold.domain.checks.durations import Duration
+from leasehold.domain.checks.names import Names
+from leasehold.domain.groups import GroupStatus
 from leasehold.domain.job import Job
 from leasehold.domain.sensitive import hidden_job
+from leasehold.domain.stop import StopReport, StopRequest
+from leasehold.domain.stream import Update
 from leasehold.operations.long_names import shortened_in, with_full_names
 from leasehold.operations.verb import Backend, KnownTask, Verb
-from leasehold.threads import to_thread
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -23,11 +28,59 @@ T = TypeVar("T")
 
 
 class Operator(Protocol):
-    """Calls verbs, whether the jobs are in a store here or behind a server."""
+    """What the handles of users stand on, whether the jobs are in a store here or behind a server: the call of a verb,
+    and what waits or takes long."""
 
     def call(self, verb: Verb[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
-    async def acall(self, verb: Verb[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    def bulk(self, request: BulkRequest) -> BulkReport: ...
+
+    def stop(self, request: StopRequest) -> StopReport: ...
+
+    async def astop(self, request: StopRequest) -> StopReport: ...
+
+    def group_status(
+        self,
+        name: str,
+        *,
+        wait: Duration = 0,
+        since: int | None = None,
+        tasks: Names = None,
+        partial: bool = False,
+        noted: int | None = None,
+    ) -> GroupStatus: ...
+
+    async def agroup_status(
+        self,
+        name: str,
+        *,
+        wait: Duration = 0,
+        since: int | None = None,
+        tasks: Names = None,
+        partial: bool = False,
+        noted: int | None = None,
+    ) -> GroupStatus: ...
+
+    def updates(self, job_id: str, since: int, timeout: float | None) -> Iterator[Update]: ...
+
+    def aupdates(self, job_id: str, since: int, timeout: float | None) -> AsyncIterator[Update]: ...
+
+    def ended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]:
+        """Wait until the job has succeeded, failed, timed out or been cancelled: the job, and its result as encoded
+        JSON if it has succeeded."""
+        ...
+
+    async def aended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]: ...
+
+
+class Made(Protocol):
+    """A job that was stored, or the one that was there already."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def created(self) -> bool: ...
 
 
 class LocalOperator:
@@ -59,9 +112,6 @@ class LocalOperator:
         if verb.after is not None:
             verb.after(store, answer)
         return self._shown(answer)
-
-    async def acall(self, verb: Verb[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await to_thread(self.call, verb, *args, **kwargs)
 
     @contextmanager
     def _recorded(self, verb: str, target: str | None, actor: object, /, **detail: Any) -> Iterator[JobStore]:

@@ -50,6 +50,7 @@ from leasehold.operations.local import LocalOperator
 from leasehold.operations.metrics import MetricOperations
 from leasehold.operations.prune import PruneOperations
 from leasehold.operations.verb import KnownTask, Verb
+from leasehold.operations.watch import WatchOperations
 from leasehold.stores.results import Enqueued
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class Operations(
     FlowOperations,
     GroupOperations,
     MetricOperations,
+    WatchOperations,
 ):
     def __init__(
         self,
@@ -93,15 +95,11 @@ class Operations(
 
     # -- what is no verb of the table ------------------------------------------------------------------------------
     def run_schedule(self, name: str, job: NewJob, *, actor: str | None = None) -> Enqueued:
-        """JobStore this job of a schedule, besides its ticks."""
+        """Store this job of a schedule, besides its ticks."""
         with self._recorded("schedule.run", checked_name(name, "schedule"), actor, job=job.id) as store:
             (made,) = self.enqueue([job])
             store.note_run(name, made.id)
         return made
-
-    def result_text(self, job: Job) -> str | None:
-        """Encoded JSON, from the row or from its file. Raises ResultMissing."""
-        return job.result if job.result_ref is None else self._store.read_result(job.id, job.result_ref)
 
     def ask_again_in(self, job: Job) -> float | None:
         """Seconds after which a claim of this job may have more luck; None: not before somebody acts."""

@@ -6,17 +6,25 @@ It is not woken: a bell that rings for every event would wake every worker as we
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 from leasehold.domain.errors import WaitTimedOut
+from leasehold.domain.job import Job
 from leasehold.domain.poll import Poll
 from leasehold.domain.states import State
 from leasehold.domain.stream import STATE, Seen, Update
+from leasehold.operations import jobs
+from leasehold.operations.local import LocalOperator
+from leasehold.threads import to_thread
 
 PAGE = 500
 SOONEST, LATEST = 0.1, 1.0
 AT_REST = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED})
+
+FIRST_LOOK, SLOWEST_LOOK = 0.02, 0.5
+"""Seconds between two looks of one who waits for a result."""
 
 Read = Callable[[str, int, int], Seen]
 
@@ -61,3 +69,51 @@ class Watch:
         if pause is None:
             raise WaitTimedOut(self._job_id, self._timeout or 0.0, state.value)
         self.pause = pause
+
+
+class WatchOperations(LocalOperator):
+    """What waits for one job, by looking again and again."""
+
+    def updates(self, job_id: str, since: int, timeout: float | None) -> Iterator[Update]:
+        watch = self._watch(job_id, since, timeout)
+        while not watch.over:
+            yield from watch.look()
+            if not watch.over:
+                time.sleep(watch.pause)
+
+    async def aupdates(self, job_id: str, since: int, timeout: float | None) -> AsyncIterator[Update]:
+        watch = self._watch(job_id, since, timeout)
+        while not watch.over:
+            for update in await to_thread(watch.look):
+                yield update
+            if not watch.over:
+                await asyncio.sleep(watch.pause)
+
+    def _watch(self, job_id: str, since: int, timeout: float | None) -> Watch:
+        return Watch(job_id, lambda *place: self.call(jobs.read_stream, *place), since, timeout)
+
+    def ended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]:
+        poll = Poll(FIRST_LOOK, SLOWEST_LOOK, time.monotonic, timeout)
+        while (row := self.call(jobs.get, job_id)).state not in AT_REST:
+            time.sleep(_pause(poll, row, timeout))
+        return row, self._result_of(row)
+
+    async def aended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]:
+        poll = Poll(FIRST_LOOK, SLOWEST_LOOK, time.monotonic, timeout)
+        while (row := await to_thread(self.call, jobs.get, job_id)).state not in AT_REST:
+            await asyncio.sleep(_pause(poll, row, timeout))
+        return row, row.result if row.result_ref is None else await to_thread(self._result_of, row)
+
+    def _result_of(self, row: Job) -> str | None:
+        return self.result_text(row) if row.state is State.SUCCEEDED else None
+
+    def result_text(self, job: Job) -> str | None:
+        """Encoded JSON, from the row or from its file. Raises ResultMissing."""
+        return job.result if job.result_ref is None else self._store.read_result(job.id, job.result_ref)
+
+
+def _pause(poll: Poll, row: Job, timeout: float | None) -> float:
+    pause = poll.pause()
+    if pause is None:
+        raise WaitTimedOut(row.id, timeout or 0.0, row.state.value)
+    return pause

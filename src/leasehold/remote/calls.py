@@ -14,10 +14,9 @@ from typing_extensions import TypedDict
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.instants import checked_instant
 from leasehold.domain.checks.payload import encode
+from leasehold.domain.frozen import frozen
 from leasehold.errors import InvalidInput, LeaseholdError, PartlyStored
-from leasehold.remote import decode
-from leasehold.remote.exchange import Ask, Talk
-from leasehold.remote.values import Made
+from leasehold.remote.exchange import Answer, Ask, Talk
 
 MOST_AT_ONCE = 1000
 """Jobs of one request."""
@@ -43,18 +42,31 @@ class NewJob(CallOptions, total=False):
     args: Mapping[str, Any]
 
 
-def enqueue(task: str, args: Mapping[str, Any] | None, key: str | None, options: CallOptions) -> Talk[Made]:
+@frozen
+class Stored:
+    """A job that was stored, or the one that was there already."""
+
+    id: str
+    created: bool
+
+    @classmethod
+    def of(cls, answer: Answer) -> Stored:
+        return cls(answer.of("id"), answer.of("created"))
+
+
+def enqueue(task: str, args: Mapping[str, Any] | None, key: str | None, options: CallOptions) -> Talk[Stored]:
     """Stored once, however often it has to be sent: the key tells the server that it is the same request."""
     body = _body({**options, "task": task, "args": args or {}})
-    return decode.made((yield _once("/v1/jobs", body, _checked_key(key))))
+    return Stored.of((yield _once("/v1/jobs", body, _checked_key(key))))
 
 
-def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Talk[list[Made]]:
-    key, made = _checked_key(key), list[Made]()
+def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Talk[list[Stored]]:
+    key, made = _checked_key(key), list[Stored]()
     for number, jobs in enumerate(_pieces(calls)):
         ask = _once("/v1/jobs/batch", {"jobs": [_body(job) for job in jobs]}, f"{key}/{number}")
         try:
-            made += decode.many_made((yield ask))
+            answer = yield ask
+            made += [Stored.of(Answer(answer.status, one)) for one in answer.of("jobs")]
         except LeaseholdError as error:
             if not made:
                 raise
@@ -64,7 +76,7 @@ def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Talk[list[Made]]:
 
 
 def plain_args(args: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """As JSON: also models, times and what else pydantic knows how to write. Raises Unstorable."""
+    """As JSON: also models, times and what else pydantic knows how to write. Raises NotSerializable."""
     try:
         plain: dict[str, Any] = to_jsonable_python(dict(args))
     except ValueError:

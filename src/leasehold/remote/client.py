@@ -2,13 +2,79 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any, Unpack
+
+from leasehold.client.job import Job
+from leasehold.client.view import View
+from leasehold.domain.checks.durations import Duration
 from leasehold.domain.checks.names import checked_tenant
+from leasehold.remote import calls
+from leasehold.remote.calls import CallOptions, NewJob, Stored
+from leasehold.remote.operator import RemoteOperator
 from leasehold.remote.transport import Connections, Line
-from leasehold.remote.view import Tenant, View
-from leasehold.types import Duration
 
 
-class Remote(View):
+class RemoteView(View):
+    """What `Remote` and `api.tenant(name)` have in common: the verbs of `Leasehold`, and calls of tasks by name."""
+
+    def __init__(self, line: Line) -> None:
+        operator = RemoteOperator(line)
+        super().__init__(operator, lambda name: None, operator.task_cards, operator.run_schedule)
+        self._line = line
+
+    def enqueue(
+        self,
+        name: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **settings: Unpack[CallOptions],
+    ) -> Job[Any]:
+        """Enqueue a task by its name: `api.enqueue("add", {"a": 1}, delay="10m", group="g")`. If the connection is lost
+        it is sent once more, and makes one job. With an `idempotency_key` of your own you can do the same: within a day
+        it makes one job, whoever repeats the call."""
+        return self._made(self._line.run(calls.enqueue(name, args, idempotency_key, settings)))
+
+    async def aenqueue(
+        self,
+        name: str,
+        args: Mapping[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        **settings: Unpack[CallOptions],
+    ) -> Job[Any]:
+        return self._made(await self._line.arun(calls.enqueue(name, args, idempotency_key, settings)))
+
+    def enqueue_many(self, jobs: Iterable[NewJob], *, idempotency_key: str | None = None) -> list[Job[Any]]:
+        """Enqueue many, of any tasks: `api.enqueue_many([{"task": "add", "args": {"a": 1}, "group": "g"}])`. Up to
+        1,000 are stored all or none; more go in pieces of 1,000, and PartlyStored tells how far it went."""
+        made = self._line.run(calls.enqueue_many(jobs, idempotency_key))
+        return [self._made(one) for one in made]
+
+    async def aenqueue_many(
+        self, jobs: Iterable[NewJob], *, idempotency_key: str | None = None
+    ) -> list[Job[Any]]:
+        made = await self._line.arun(calls.enqueue_many(jobs, idempotency_key))
+        return [self._made(one) for one in made]
+
+    def _made(self, made: Stored) -> Job[Any]:
+        return Job(made.id, self._operator, self._find_task, created=made.created)
+
+
+class Tenant(RemoteView):
+    """One tenant of the server: `acme = api.tenant("acme")`."""
+
+    @property
+    def name(self) -> str:
+        """The tenant's name."""
+        return self._line.tenant or ""
+
+    def __repr__(self) -> str:
+        return f"<Tenant {self.name}>"
+
+
+class Remote(RemoteView):
     """A server of the HTTP API. Its verbs are those of `Leasehold`, with an async twin each, and raise the same errors;
     besides them RemoteUnreachable and RemoteError. May be used from many threads. `tenant` names whose jobs it is
     about, for a token of many. `timeout` is how long the server may take to answer; verbs that wait for something

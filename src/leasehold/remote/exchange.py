@@ -78,11 +78,6 @@ def once(ask: Ask, read: Callable[[Answer], T]) -> Talk[T]:
     return read((yield ask))
 
 
-def given(**values: Any) -> dict[str, Any]:
-    """A body: what is None was not given."""
-    return {name: value for name, value in values.items() if value is not None}
-
-
 def part(name: str) -> str:
     """A name as a part of a path, whatever is in it."""
     return quote(name, safe="").replace(".", "%2E")

@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from leasehold.errors import (
+from leasehold.domain.capacity import Holder
+from leasehold.domain.errors import (
     AtCapacity,
     DuplicateJob,
     GroupOnHold,
@@ -28,27 +29,16 @@ from leasehold.errors import (
     TenantNotFound,
     UnknownTask,
     WaitTimedOut,
+    error_code,
 )
-from leasehold.types import Holder
 
 KINDS: dict[str, type[LeaseholdError]] = {
-    "job-not-found": JobNotFound,
-    "schedule-not-found": ScheduleNotFound,
-    "tenant-not-found": TenantNotFound,
-    "result-missing": ResultMissing,
-    "idempotency-key-reused": IdempotencyKeyReused,
-    "unknown-task": UnknownTask,
-    "invalid-arguments": InvalidArguments,
-    "invalid-answer": InvalidAnswer,
-    "unstorable": NotSerializable,
-    "invalid-input": InvalidInput,
-    "duplicate-job": DuplicateJob,
-    "refused": InvalidState,
-    "job-not-succeeded": JobNotSucceeded,
-    "job-error": JobError,
-    "group-on-hold": GroupOnHold,
-    "at-capacity": AtCapacity,
-    "wait-timed-out": WaitTimedOut,
+    error_code(kind.__name__): kind
+    for kind in (
+        *(JobNotFound, ScheduleNotFound, TenantNotFound, ResultMissing, IdempotencyKeyReused, UnknownTask),
+        *(InvalidArguments, InvalidAnswer, NotSerializable, InvalidInput, DuplicateJob, InvalidState),
+        *(JobNotSucceeded, JobError, GroupOnHold, AtCapacity, WaitTimedOut),
+    )
 }
 
 _HOLDERS = TypeAdapter(tuple[Holder, ...])

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import time
 
-from leasehold.domain.poll import Poll
-from leasehold.errors import LeaseholdError, RemoteError, RemoteUnreachable, WaitTimedOut
-from leasehold.remote import decode
-from leasehold.remote.exchange import LONGEST_WAIT, Ask, strange
-from leasehold.types import State, Update
+from pydantic import TypeAdapter
 
+from leasehold.domain.errors import LeaseholdError, RemoteError, RemoteUnreachable, WaitTimedOut
+from leasehold.domain.poll import Poll
+from leasehold.domain.states import State
+from leasehold.domain.stream import STATE, Update
+from leasehold.remote.exchange import LONGEST_WAIT, Ask, answer_to, strange
+
+_UPDATE = TypeAdapter(Update)
 AT_REST = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED})
-STATE = "state"
 SOONEST, LATEST = 0.1, 2.0
 SILENCE = 30.0
 """Seconds without a sign of life, of which the server gives one every 15, after which a connection is taken as lost."""
@@ -59,14 +61,14 @@ class Following:
 
     def received(self, data: str) -> Update | None:
         """None: it was told before the connection was lost."""
-        event = decode.event(data)
+        event = answer_to(200, data.encode()).read(_UPDATE)
         self._since = event.seq
         if event.kind != STATE:
             return event
         if event.data == self._reported:
             return None
         self._reported = event.data
-        self._state = decode.state_of(event)
+        self._state = _state_of(event)
         self.over = self._state in AT_REST
         return event
 
@@ -92,3 +94,11 @@ class Following:
         if left <= 0:
             raise WaitTimedOut(self._job_id, self._timeout or 0.0, self._state.value)
         return min(self._pause, left)
+
+
+def _state_of(update: Update) -> State:
+    """Of an update that tells of a change."""
+    try:
+        return State(update.data["state"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise strange(200, f"{update.data!r} tells of no state") from error

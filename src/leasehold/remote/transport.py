@@ -15,10 +15,10 @@ import httpx2
 
 from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.frozen import frozen
+from leasehold.domain.stream import Update
 from leasehold.errors import InvalidInput, LeaseholdError, RemoteUnreachable
 from leasehold.remote.exchange import Answer, Ask, Talk, answer_to
 from leasehold.remote.stream import Following, is_stream
-from leasehold.types import Update
 
 T = TypeVar("T")
 

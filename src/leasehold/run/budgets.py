@@ -190,7 +190,7 @@ class RunSpending:
 
     def _first_over(self, lines: Iterable[BudgetLine]) -> OverBudget | None:
         for line in lines:
-            if line.limit is not None and line.over:
+            if line.limit is not None and line.exhausted:
                 job_id = self._run.grant.id
                 return OverBudget(job_id, line.scope, line.name, line.unit, line.limit, line.spent)
         return None

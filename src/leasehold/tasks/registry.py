@@ -7,6 +7,7 @@ from typing import Any
 
 from leasehold.domain.errors import InvalidInput, UnknownTask
 from leasehold.domain.schedules import Schedule
+from leasehold.domain.task_cards import TaskCard
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.external import External
 from leasehold.tasks.settings import OF_TASK, TaskSettings
@@ -58,6 +59,10 @@ class Registry:
             return self.definitions[name]
         except KeyError:
             raise UnknownTask(name, list(self.definitions)) from None
+
+    def cards(self) -> list[TaskCard]:
+        """Return what callers may know of every task, by name."""
+        return [task.card for _, task in sorted(self.definitions.items())]
 
     def queues(self) -> dict[str, str]:
         """Return the default queue of every task."""

@@ -63,7 +63,7 @@ def test_what_would_lift_a_limit_cannot_be_asked_for(
         ({"task": "nothing"}, "unknown-task", "/task"),
         ({"task": "add", "args": {"a": "x"}}, "invalid-arguments", "/body/args/a"),
         ({"task": "add", "args": {}}, "invalid-arguments", "/body/args/a"),
-        ({"task": "greet", "args": {"name": "a\0b"}}, "unstorable", None),
+        ({"task": "greet", "args": {"name": "a\0b"}}, "not-serializable", None),
         ({"task": "add", "args": {"a": 1}, "delay": "soon"}, "invalid-input", "/delay"),
         ({"task": "add", "args": {"a": 1}, "priority": 101}, "invalid-request", "/body/priority"),
         ({"task": "add", "args": {"a": 1}, "priority": "1"}, "invalid-request", "/body/priority"),
@@ -157,7 +157,7 @@ def test_every_verb_moves_the_job_and_says_who_did_it(app: Leasehold, server: Se
     assert post("resume", args={"name": "y"}, fresh=True).json()["args"]["name"] == "y"
     assert post("cancel", reason="enough").json()["state"] == "cancelled"
     refused = post("pause")
-    assert (refused.status_code, refused.json()["code"]) == (409, "refused")
+    assert (refused.status_code, refused.json()["code"]) == (409, "invalid-state")
     assert refused.json()["facts"] == {"job_id": job.id, "verb": "pause", "state": "cancelled", "why": ""}
     retried = post("retry")
     assert retried.status_code == 201

@@ -53,7 +53,7 @@ def test_a_job_that_is_over_its_budget_is_topped_up_and_resumed(app: Leasehold, 
     unknown = admin.post(path, json={"amounts": {"pages": 1}})
     assert (unknown.status_code, unknown.json()["code"]) == (422, "invalid-input")
     end(store, grant, Success("1"))
-    assert admin.post(path, json={"amounts": {"tokens": 1}}).json()["code"] == "refused"
+    assert admin.post(path, json={"amounts": {"tokens": 1}}).json()["code"] == "invalid-state"
     assert admin.post(path, json={"amounts": {}}).status_code == 422
     assert admin.post(path, json={"amounts": {"tokens": -1}}).status_code == 422
 
@@ -88,7 +88,7 @@ def test_an_orphan_is_listed_and_given_up_by_an_admin_alone(
     (watched,) = admin.get("/v1/executions").json()
     assert (watched["job_id"], watched["worker"], watched["site"]) == (grant.id, "host:1", "machine-1")
     refused = admin.post(f"/v1/jobs/{grant.id}/abandon")
-    assert (refused.status_code, refused.json()["code"]) == (409, "refused"), "it is watched"
+    assert (refused.status_code, refused.json()["code"]) == (409, "invalid-state"), "it is watched"
     end(store, grant, Detached("drained"))
     assert admin.get("/v1/executions").json()[0]["worker"] is None
     operator = server.client("operate", "read")

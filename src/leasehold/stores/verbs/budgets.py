@@ -92,10 +92,10 @@ class BudgetVerbs(Verbs):
         """Set these limits of a group; None removes one. The other limits stay."""
 
         def work(session: Session) -> list[BudgetLine]:
-            over = {line.unit for line in _group_lines(session, group) if line.over}
+            over = {line.unit for line in _group_lines(session, group) if line.exhausted}
             _set_limits(session, "group", group, limits)
             lines = _group_lines(session, group)
-            passed = [line for line in lines if line.over and line.unit not in over]
+            passed = [line for line in lines if line.exhausted and line.unit not in over]
             notify(session, [budget_is_exhausted(line, None, "", group) for line in passed])
             return lines
 
@@ -158,7 +158,9 @@ def record_spends(
 
 def _exhausted(lines: Sequence[BudgetLine], moved: Mapping[str, int], job: Row) -> list[Happened]:
     """The limits that this spending has passed; one that was passed before has been told of. The totals are locked."""
-    passed = [line for line in lines if line.over and not _before(line, moved.get(line.unit, 0)).over]
+    passed = [
+        line for line in lines if line.exhausted and not _before(line, moved.get(line.unit, 0)).exhausted
+    ]
     return [budget_is_exhausted(line, job["id"], job["task"], job["group_name"]) for line in passed]
 
 

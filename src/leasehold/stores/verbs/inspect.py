@@ -51,7 +51,7 @@ class InspectVerbs(Verbs):
         serves (a queue, a task, a lane; successes among many failures) a page reads a bounded number of rows: it may
         hold fewer jobs than `limit`, or none, and still have a `next`."""
         check_page(limit)
-        after = None if before is None else checked_id(before, "before")
+        after = None if before is None else checked_id(before, "cursor")
         rows, more = self._database.read(lambda session: _list(session, filter, limit + 1, after))
         jobs = [summary_of(row) for row in rows[:limit]]
         return Page(jobs, jobs[-1].id if len(rows) > limit else more)

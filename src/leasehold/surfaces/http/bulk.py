@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import re
-from typing import cast
+from typing import Any, cast
 
 from fastapi import APIRouter
 
-from leasehold.domain.bulk import BulkRefusal, BulkRequest, BulkVerb
+from leasehold.domain.bulk import BulkReport, BulkRequest, BulkVerb
 from leasehold.domain.records import Filter
-from leasehold.surfaces.http import list_responses, requests
+from leasehold.operations.json_records import as_models, model
+from leasehold.surfaces.http import requests
 from leasehold.surfaces.http.route import RequestCaller, needs
 
 
 def add_to(router: APIRouter) -> None:
-    @router.post("/v1/jobs/bulk", dependencies=needs("operate"), tags=["jobs"])
-    def bulk(body: requests.Bulk, caller: RequestCaller) -> list_responses.BulkReport:
+    @router.post(
+        "/v1/jobs/bulk", dependencies=needs("operate"), tags=["jobs"], response_model=model(BulkReport)
+    )
+    def bulk(body: requests.Bulk, caller: RequestCaller) -> Any:
         """Steer every job that matches all filters, newest first, one by one; a dry run unless `dry_run` is
         false. Jobs that refuse are reported, and hold up none of the others."""
         if body.queue is None:
@@ -33,22 +35,4 @@ def add_to(router: APIRouter) -> None:
             reason=body.reason,
             fresh=body.fresh,
         )
-        report = caller.operations.bulk(request)
-        return list_responses.BulkReport(
-            verb=report.verb,
-            dry_run=report.dry_run,
-            matched=report.matched,
-            changed=report.changed,
-            moved_on=report.moved_on,
-            refused=[_refusal(one) for one in report.refused],
-            sample=list(report.sample),
-            next=report.next,
-        )
-
-
-def _refusal(one: BulkRefusal) -> list_responses.BulkRefusal:
-    """Codes are spelt as those of problems are."""
-    code = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", one.error).lower()
-    return list_responses.BulkRefusal(
-        code=code, state=one.state, detail=one.detail, jobs=one.jobs, sample=list(one.sample)
-    )
+        return as_models(BulkReport, caller.operations.bulk(request))

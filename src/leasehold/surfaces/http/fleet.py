@@ -2,34 +2,52 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fastapi import APIRouter, Response
 
 from leasehold.app import Leasehold
+from leasehold.domain.records import PauseRecord, WorkerCard
+from leasehold.domain.task_cards import TaskCard
+from leasehold.operations.json_records import as_models, json_type
 from leasehold.surfaces.guard.calls import tasks_for
 from leasehold.surfaces.http import responses
 from leasehold.surfaces.http.route import OPEN, RequestCaller, needs
 
 
 def add_to(router: APIRouter) -> None:
-    @router.get("/v1/workers", dependencies=needs("read"), tags=["workers"])
-    def list_workers(caller: RequestCaller) -> list[responses.Worker]:
+    @router.get(
+        "/v1/workers",
+        dependencies=needs("read"),
+        tags=["workers"],
+        response_model=json_type(list[WorkerCard]),
+    )
+    def list_workers(caller: RequestCaller) -> Any:
         """Who works here, as each worker last said of itself."""
         caller.check_all_queues()
-        return [responses.Worker.model_validate(card) for card in caller.workers()]
+        return as_models(list[WorkerCard], caller.workers())
 
-    @router.get("/v1/pauses", dependencies=needs("read"), tags=["queues"])
-    def list_pauses(caller: RequestCaller) -> list[responses.PauseOf]:
+    @router.get(
+        "/v1/pauses",
+        dependencies=needs("read"),
+        tags=["queues"],
+        response_model=json_type(list[PauseRecord]),
+    )
+    def list_pauses(caller: RequestCaller) -> Any:
         """The queues and tasks that are paused now, including those without jobs."""
-        return [
-            responses.PauseOf.model_validate(row)
+        visible = [
+            row
             for row in caller.operations.list_pauses()
             if not caller.access.queues or (row.scope == "queue" and caller.access.may_use_queue(row.name))
         ]
+        return as_models(list[PauseRecord], visible)
 
-    @router.get("/v1/tasks", dependencies=needs("read"), tags=["queues"])
-    def list_tasks(caller: RequestCaller) -> list[responses.Task]:
+    @router.get(
+        "/v1/tasks", dependencies=needs("read"), tags=["queues"], response_model=json_type(list[TaskCard])
+    )
+    def list_tasks(caller: RequestCaller) -> Any:
         """The tasks that can be enqueued here, with the schemas of their arguments."""
-        return [responses.Task.model_validate(card) for card in tasks_for(caller)]
+        return as_models(list[TaskCard], tasks_for(caller))
 
 
 def add_probes(router: APIRouter, app: Leasehold, *, needs_worker: bool) -> None:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from leasehold.domain.stop import StopRequest
-from leasehold.surfaces.http import requests, responses
+from leasehold.domain.groups import GroupResult, GroupStatus
+from leasehold.domain.stop import StopReport, StopRequest
+from leasehold.operations.json_records import as_models, model
+from leasehold.surfaces.http import requests
 from leasehold.surfaces.http.names import NAME
 from leasehold.surfaces.http.route import RequestCaller, needs
 
-WHOLE_GROUP = requests.GroupStop()
+WHOLE_GROUP = requests.StopGroup()
 """The body of a request without one. It is never changed."""
 
 
 def add_to(router: APIRouter) -> None:
-    @router.get(f"/v1/groups/{{name:{NAME}}}", dependencies=needs("read"), tags=["groups"])
+    @router.get(
+        f"/v1/groups/{{name:{NAME}}}",
+        dependencies=needs("read"),
+        tags=["groups"],
+        response_model=model(GroupStatus),
+    )
     async def group_status(
         name: str,
         caller: RequestCaller,
@@ -29,7 +37,7 @@ def add_to(router: APIRouter) -> None:
         noted: Annotated[
             int, Query(ge=-1, le=2**53, description="`noted` of an earlier answer; -1: none.")
         ] = -1,
-    ) -> responses.Group:
+    ) -> Any:
         """How far it is, what came out, what went wrong. With `wait` and `since`: as soon as it changes, or nothing of
         it is live. A group that nobody has used has version 0."""
         caller.check_all_queues()
@@ -41,45 +49,31 @@ def add_to(router: APIRouter) -> None:
             partial=partial,
             noted=None if noted < 0 else noted,
         )
-        return responses.Group.of(status)
+        # Without reading files: a group may have many results, and a caller who follows it reads few of them.
+        results = tuple(
+            one if one.result_ref is None else GroupResult(one.id, one.task, None, one.result_ref)
+            for one in status.results
+        )
+        return as_models(GroupStatus, replace(status, results=results))
 
-    @router.post("/v1/groups/{name:path}/stop", dependencies=needs("operate"), tags=["groups"])
-    async def stop_group(
-        name: str, caller: RequestCaller, body: requests.GroupStop = WHOLE_GROUP
-    ) -> responses.StopReport:
+    @router.post(
+        "/v1/groups/{name:path}/stop",
+        dependencies=needs("operate"),
+        tags=["groups"],
+        response_model=model(StopReport),
+    )
+    async def stop_group(name: str, caller: RequestCaller, body: requests.StopGroup = WHOLE_GROUP) -> Any:
         """Stop all of its jobs, or those of some tasks."""
         caller.check_all_queues()
-        request = StopRequest(
-            group=name,
-            tasks=body.tasks,
-            mode=body.mode,
-            reason=body.reason,
-            wait=body.wait,
-            dry_run=body.dry_run,
-            hold=body.hold,
-            actor=caller.actor,
-        )
-        return responses.StopReport.model_validate(await caller.operations.astop(request))
+        request = StopRequest(group=name, actor=caller.actor, **dict(body))
+        return as_models(StopReport, await caller.operations.astop(request))
 
-    @router.post("/v1/stop", dependencies=needs("operate"), tags=["groups"])
-    async def stop_jobs(body: requests.Stop, caller: RequestCaller) -> responses.StopReport:
+    @router.post("/v1/stop", dependencies=needs("operate"), tags=["groups"], response_model=model(StopReport))
+    async def stop_jobs(body: requests.StopJobs, caller: RequestCaller) -> Any:
         """Stop every job that matches all that is given."""
         if body.queue is None or body.group is not None:
             caller.check_all_queues()
         else:
             caller.check_queue(body.queue)
-        request = StopRequest(
-            group=body.group,
-            queue=body.queue,
-            tasks=body.tasks,
-            lane=body.lane,
-            tags=body.tags,
-            everything=body.everything,
-            mode=body.mode,
-            reason=body.reason,
-            wait=body.wait,
-            dry_run=body.dry_run,
-            hold=body.hold,
-            actor=caller.actor,
-        )
-        return responses.StopReport.model_validate(await caller.operations.astop(request))
+        request = StopRequest(actor=caller.actor, **dict(body))
+        return as_models(StopReport, await caller.operations.astop(request))

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request, Response
 
+from leasehold.domain.explanation import Hold
+from leasehold.operations.json_records import as_models, json_type
 from leasehold.surfaces.guard.callers import Caller
 from leasehold.surfaces.guard.calls import CallRequest, enqueue_for, enqueue_once_for
 from leasehold.surfaces.http import requests, responses
@@ -62,15 +64,23 @@ def add_to(router: APIRouter) -> None:
             response.headers["Idempotent-Replayed"] = "true"
         return responses.CreatedBatch(jobs=[responses.Created.model_validate(one) for one in made])
 
-    @router.get("/v1/jobs/{id}/explain", dependencies=needs("read"), tags=["jobs"])
-    def explain_job(id: str, caller: RequestCaller) -> list[responses.Hold]:
+    @router.get(
+        "/v1/jobs/{id}/explain",
+        dependencies=needs("read"),
+        tags=["jobs"],
+        response_model=json_type(list[Hold]),
+    )
+    def explain_job(id: str, caller: RequestCaller) -> Any:
         """Why it is not running: every cause in order, with what would change it."""
-        return [responses.Hold.model_validate(hold) for hold in caller.explain(id)]
+        return as_models(list[Hold], caller.explain(id))
 
     @router.post(
-        "/v1/jobs/{id}/questions/{key:path}/answer", dependencies=needs("operate"), tags=["questions"]
+        "/v1/jobs/{id}/questions/{key:path}/answer",
+        dependencies=needs("operate"),
+        tags=["questions"],
+        response_model=responses.Job,
     )
-    def answer_question(id: str, key: str, body: requests.Answer, caller: RequestCaller) -> responses.Job:
+    def answer_question(id: str, key: str, body: requests.Answer, caller: RequestCaller) -> Any:
         """Answer a question. A waiting job goes on; a paused one keeps the answer for its resume."""
         return job_of(caller.job(id).answer(key, body.value, actor=caller.actor))
 
@@ -86,23 +96,26 @@ def add_to(router: APIRouter) -> None:
         add_location(request, response, "/v1/schedules/", made.id)
         return responses.Created.model_validate(made)
 
-    @router.post("/v1/jobs/{id}/retry", status_code=201, dependencies=needs("operate"), tags=["jobs"])
-    def retry_job(id: str, caller: RequestCaller, request: Request, response: Response) -> responses.Job:
+    @router.post(
+        "/v1/jobs/{id}/retry",
+        status_code=201,
+        dependencies=needs("operate"),
+        tags=["jobs"],
+        response_model=responses.Job,
+    )
+    def retry_job(id: str, caller: RequestCaller, request: Request, response: Response) -> Any:
         """Enqueue a new job like this one, which stays as it is."""
         made = caller.job(id).retry(actor=caller.actor)
         add_location(request, response, "/v1/jobs", made.id)
         return job_of(made)
 
 
-def job_of(job: Handle[object]) -> responses.Job:
+def job_of(job: Handle[object]) -> Any:
     """As it was last read, and how far it is."""
-    found = responses.Job.model_validate(job.__row__)
-    progress = job.progress()
-    return (
-        found
-        if progress is None
-        else found.model_copy(update={"progress": responses.Progress.model_validate(progress)})
-    )
+    found, progress = responses.Job.model_validate(job.__row__), job.progress()
+    if progress is not None:
+        found.progress = responses.Progress.model_validate(progress)
+    return found
 
 
 def _created(response: Response, made: Handle[object], repeated: bool) -> responses.Created:

@@ -64,7 +64,7 @@ class Answer(Body):
     value: Any = Field(description="It must fit the question's schema.")
 
 
-class GroupStop(Body):
+class StopGroup(Body):
     model_config = ConfigDict(
         extra="forbid", json_schema_extra={"examples": [{"mode": "graceful", "reason": "session completed"}]}
     )
@@ -78,7 +78,7 @@ class GroupStop(Body):
     hold: StrictBool = Field(default=False, description="Refuse new jobs until it is released.")
 
 
-class Stop(Body):
+class StopJobs(Body):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={"examples": [{"queue": "agents", "mode": "immediate", "dry_run": True}]},

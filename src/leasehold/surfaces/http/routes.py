@@ -6,67 +6,27 @@ from __future__ import annotations
 import inspect
 import re
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 
-from leasehold.domain.audit import AuditPage
-from leasehold.domain.budgets import BudgetLine, BudgetPage
-from leasehold.domain.groups import GroupPage
-from leasehold.domain.job import Job, Question
-from leasehold.domain.leases import LeasePage
-from leasehold.domain.records import (
-    AttemptRecord,
-    ExecutionRow,
-    HistoryEntry,
-    LaneHolder,
-    OpenQuestion,
-    Page,
-    PauseRecord,
-    QueueRow,
-    RateRow,
-    Relative,
-    ScheduleRow,
-    SlotRow,
-    StepRecord,
-)
-from leasehold.domain.stream import LogTail, Seen
+from leasehold.domain.job import Job
+from leasehold.operations.json_records import json_type
 from leasehold.operations.verb import VERBS, Param, Verb
 from leasehold.surfaces.guard.callers import Caller
-from leasehold.surfaces.http import list_responses, responses
+from leasehold.surfaces.http import responses
 from leasehold.surfaces.http.paging import add_link
 from leasehold.surfaces.http.route import RequestCaller, needs
 
-RECORDS: dict[Any, Any] = {
+SHOWN: dict[Any, Any] = {
     NoneType: None,
     bool: responses.Changed,
     Job: responses.Job,
     Job | None: responses.Job | None,
-    Page: responses.JobPage,
-    Seen: responses.Events,
-    LogTail: responses.Log,
-    PauseRecord: responses.Pause,
-    ScheduleRow: responses.Schedule,
-    AuditPage: list_responses.AuditPage,
-    BudgetPage: list_responses.BudgetPage,
-    GroupPage: list_responses.GroupPage,
-    LeasePage: list_responses.LeasePage,
-    AttemptRecord: responses.Attempt,
-    BudgetLine: list_responses.BudgetLine,
-    ExecutionRow: list_responses.Execution,
-    HistoryEntry: responses.HistoryEntry,
-    LaneHolder: responses.Lane,
-    OpenQuestion: responses.OpenQuestion,
-    Question: responses.Question,
-    QueueRow: responses.Queue,
-    RateRow: responses.Rate,
-    Relative: list_responses.Relative,
-    SlotRow: responses.Slot,
-    StepRecord: list_responses.Step,
 }
-"""What callers see of each record."""
+"""What is not shown as the record that it is."""
 
 FOR_A_WHILE = "How long; with neither, until it is opened again."
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -133,9 +93,7 @@ def show(caller: Caller, adapter: TypeAdapter[Any], answer: object) -> Any:
 
 
 def _shown(returns: Any) -> Any:
-    if get_origin(returns) is list:
-        return list.__class_getitem__(RECORDS[get_args(returns)[0]])
-    return RECORDS.get(returns, returns)
+    return SHOWN[returns] if returns in SHOWN else json_type(returns)
 
 
 def _body_of(verb: Verb[..., Any]) -> type[BaseModel]:

@@ -17,6 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from leasehold.domain.errors import JobNotSucceeded, LeaseholdError
 from leasehold.domain.states import State
 from leasehold.domain.stream import Update
+from leasehold.operations.json_records import as_models
 from leasehold.operations.watch import AT_REST, Watch
 from leasehold.surfaces.guard.callers import Caller
 from leasehold.surfaces.guard.denied import Denied
@@ -110,7 +111,7 @@ def add_to(router: APIRouter) -> None:
         # A stream that cannot go on just ends: the client comes back, and is told why then.
         with contextlib.suppress(LeaseholdError, Denied):
             async for event in _events(caller, watch, id, until, admit):
-                data = responses.Event.model_validate(event)
+                data = as_models(Update, event)
                 yield ServerSentEvent(data=data, event=event.kind, id=str(event.seq), retry=RETRY_MS)
 
 

@@ -1,0 +1,297 @@
+"""The operator on a server: each verb by its HTTP line in the table, and what waits or takes long."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ParamSpec, TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
+
+from leasehold.domain.bulk import SAMPLE, BulkRefusal, BulkReport, BulkRequest
+from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.names import Names, checked_name, checked_names
+from leasehold.domain.checks.payload import encode
+from leasehold.domain.errors import InvalidInput, JobNotFound, JobNotSucceeded, WaitTimedOut
+from leasehold.domain.groups import FiledResult, GroupStatus
+from leasehold.domain.job import Job
+from leasehold.domain.states import State
+from leasehold.domain.stop import StopReport, StopRequest
+from leasehold.domain.stream import Update
+from leasehold.domain.task_cards import TaskCard
+from leasehold.operations import jobs
+from leasehold.operations.arguments import checked_job_id
+from leasehold.operations.json_records import from_json
+from leasehold.operations.verb import Param, Verb
+from leasehold.remote.calls import Stored
+from leasehold.remote.exchange import LONGEST_WAIT, Answer, Ask, Talk, get, once, part, post, strange
+from leasehold.remote.stream import Following
+from leasehold.remote.transport import Line
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MOST_IN_BULK = 1000
+"""Jobs that one request of a bulk verb is about: a server, or a proxy, has no patience for more."""
+
+
+class RemoteOperator:
+    """Calls verbs on one server, about the jobs of one tenant."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+
+    def call(self, verb: Verb[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        ask = request_of(verb, verb.checked(*args, **kwargs))
+        found: R = self.line.run(once(ask, lambda answer: read(verb.returns, answer)))
+        return found
+
+    # -- one job ---------------------------------------------------------------------------------------------------
+    def updates(self, job_id: str, since: int, timeout: float | None) -> Iterator[Update]:
+        return self.line.follow(self._following(job_id, since, timeout))
+
+    def aupdates(self, job_id: str, since: int, timeout: float | None) -> AsyncIterator[Update]:
+        return self.line.afollow(self._following(job_id, since, timeout))
+
+    def _following(self, job_id: str, since: int, timeout: float | None) -> Following:
+        return Following(checked_job_id(job_id), since, timeout, self.line.connections.timeout)
+
+    def ended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]:
+        return self.line.run(_ending(job_id, timeout))
+
+    async def aended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]:
+        return await self.line.arun(_ending(job_id, timeout))
+
+    # -- many jobs -------------------------------------------------------------------------------------------------
+    def bulk(self, request: BulkRequest) -> BulkReport:
+        _refuse_actor(request.actor)
+        return self.line.run(_in_pieces(request))
+
+    def stop(self, request: StopRequest) -> StopReport:
+        return self.line.run(_stopping(request))
+
+    async def astop(self, request: StopRequest) -> StopReport:
+        return await self.line.arun(_stopping(request))
+
+    def group_status(
+        self,
+        name: str,
+        *,
+        wait: Duration = 0,
+        since: int | None = None,
+        tasks: Names = None,
+        partial: bool = False,
+        noted: int | None = None,
+    ) -> GroupStatus:
+        return self._readable(self.line.run(_status(name, wait, since, tasks, partial, noted)))
+
+    async def agroup_status(
+        self,
+        name: str,
+        *,
+        wait: Duration = 0,
+        since: int | None = None,
+        tasks: Names = None,
+        partial: bool = False,
+        noted: int | None = None,
+    ) -> GroupStatus:
+        return self._readable(await self.line.arun(_status(name, wait, since, tasks, partial, noted)))
+
+    def _readable(self, status: GroupStatus) -> GroupStatus:
+        """Results that are files are read when somebody looks at them."""
+
+        def reader(job_id: str) -> Callable[[], Any]:
+            return lambda: json.loads(self.ended(job_id, 0)[1] or "null")
+
+        results = (
+            one if one.result_ref is None else FiledResult(one.id, one.task, one.result_ref, reader(one.id))
+            for one in status.results
+        )
+        return replace(status, results=tuple(results))
+
+    # -- tasks and schedules -----------------------------------------------------------------------------------------
+    def task_cards(self) -> list[TaskCard]:
+        return self.line.run(once(get("/v1/tasks"), lambda answer: read(list[TaskCard], answer)))
+
+    def run_schedule(self, name: str, actor: str | None) -> Stored:
+        _refuse_actor(actor)
+        return self.line.run(once(post(f"/v1/schedules/{part(name)}/run"), Stored.of))
+
+
+# -- a verb as a request -----------------------------------------------------------------------------------------------
+def request_of(verb: Verb[..., Any], given: Mapping[str, Any]) -> Ask:
+    """The target and other names in the path, the rest in the query or the body."""
+    if not verb.http:
+        raise InvalidInput(verb.name, "cannot be called over HTTP", "call it where the database is")
+    sent = {one.name: one for one in verb.params if not one.internal}
+    _refuse_actor(*(given[one.name] for one in verb.params if one.internal and one.name == "actor"))
+    in_path = [] if verb.target is None else [verb.target.name]
+    path = re.sub(r"\{(\w+)[^}]*\}", lambda found: _part(found[1], in_path, given, sent), verb.path)
+    for name in in_path:
+        del sent[name]
+    if verb.method == "GET":
+        return get(path, **{one.public: _criterion(one, given[one.name]) for one in sent.values()})
+    body = {one.public: _plain(one, given[one.name]) for one in sent.values()}
+    kept = {name: value for name, value in body.items() if value is not None or name == "value"}
+    if verb.method == "PUT":
+        return Ask("PUT", path, body=kept, repeat=True)
+    return post(path, kept or None)
+
+
+def _part(name: str, in_path: list[str], given: Mapping[str, Any], sent: Mapping[str, Param]) -> str:
+    """The first name in a path is the target's, whatever the verb calls it."""
+    if name in sent and name not in in_path and in_path:
+        in_path.append(name)
+    return part(given[in_path[-1]])
+
+
+def _criterion(one: Param, value: Any) -> Any:
+    """The server takes an empty text for none: it would tell of everything, or the first page again."""
+    if value == "":
+        raise InvalidInput(one.public, "is empty", "give a text, or leave it out")
+    return to_jsonable_python(value)
+
+
+def _plain(one: Param, value: Any) -> Any:
+    """As JSON: also models, times and what else pydantic knows how to write. Raises NotSerializable."""
+    with contextlib.suppress(ValueError):  # what is wrong with it, the next line says
+        value = to_jsonable_python(value)
+    encode(value, one.public)
+    return value
+
+
+def _refuse_actor(*actors: str | None) -> None:
+    if any(actor is not None for actor in actors):
+        raise InvalidInput("actor", "is not yours to say over HTTP", "leave it out: it is the token's name")
+
+
+def read(kind: Any, answer: Answer) -> Any:
+    """The value of this type that is in an answer."""
+    if kind is bool:
+        return bool(answer.of("changed"))
+    try:
+        return None if kind is None or kind is type(None) else from_json(kind, answer.data)
+    except ValidationError as error:
+        raise strange(answer.status, str(error)) from error
+
+
+# -- what waits longer than one request ------------------------------------------------------------------------------
+def _job(job_id: str) -> Ask:
+    return request_of(jobs.get, {"job_id": checked_job_id(job_id)})
+
+
+def _ending(job_id: str, timeout: float | None) -> Talk[tuple[Job, str | None]]:
+    until = None if timeout is None else time.monotonic() + timeout
+    path, text = f"{_job(job_id).path}/result", None
+    try:
+        while True:
+            left = LONGEST_WAIT if until is None else until - time.monotonic()
+            answer = yield get(path, wait=max(0.0, min(left, LONGEST_WAIT)))
+            if answer.status == 200:
+                text = json.dumps(answer.of("result"))
+                break
+            if left <= 0:
+                raise WaitTimedOut(job_id, timeout or 0.0, answer.of("state"))
+    except JobNotSucceeded:
+        pass  # the row says how it ended
+    return read(Job, (yield _job(job_id))), text
+
+
+def _status(
+    name: str, wait: Duration, since: int | None, tasks: Names, partial: bool, noted: int | None
+) -> Talk[GroupStatus]:
+    path = f"/v1/groups/{part(checked_name(name, 'group'))}"
+    until = time.monotonic() + seconds(wait, "wait")
+    named = list(checked_names(tasks, "tasks") or ())
+    while True:
+        left = max(0.0, until - time.monotonic())
+        answer = yield get(
+            path, wait=min(left, LONGEST_WAIT), since=since, tasks=named, partial=partial, noted=noted
+        )
+        status: GroupStatus = read(GroupStatus, answer)
+        if status.changed or not status.live or left <= LONGEST_WAIT:
+            return status
+        since, noted = status.version, status.noted if partial else None
+
+
+def _stopping(request: StopRequest) -> Talk[StopReport]:
+    """The server waits for a minute at most; then we look after those that still run."""
+    _refuse_actor(request.actor)
+    until = time.monotonic() + request.longest
+    first = min(request.longest, LONGEST_WAIT)
+    body = {
+        **request.scope.as_dict(),
+        "mode": request.mode,
+        "wait": first,
+        "dry_run": request.dry_run,
+        "hold": request.hold,
+    }
+    if request.reason is not None:
+        body["reason"] = request.reason
+    report: StopReport = read(StopReport, (yield post("/v1/stop", body, wait=first)))
+    running = list(report.still_running)
+    if request.dry_run or request.mode == "immediate":
+        return report
+    while running and (left := until - time.monotonic()) > 0:
+        try:
+            answer = yield get(_job(running[0]).path, wait=min(left, LONGEST_WAIT))
+        except JobNotFound:
+            running.pop(0)
+        else:
+            if read(Job, answer).state is not State.RUNNING:
+                running.pop(0)
+    return replace(report, still_running=running)
+
+
+def _in_pieces(request: BulkRequest) -> Talk[BulkReport]:
+    report: BulkReport = read(BulkReport, (yield _piece(request, request.limit, request.cursor)))
+    while report.next is not None and report.matched < request.limit:
+        left = request.limit - report.matched
+        report = _together(report, read(BulkReport, (yield _piece(request, left, report.next))))
+    return report
+
+
+def _piece(request: BulkRequest, left: int, cursor: str | None) -> Ask:
+    """Only a dry run may be sent twice: the second report of a verb would not tell what the first has done."""
+    criteria = {name: getattr(request.filter, name) for name in ("queue", "task", "lane", "group", "tag")}
+    for name, value in criteria.items():
+        if value == "":
+            raise InvalidInput(name, "is empty", "give a text, or leave it out")
+    body = {
+        "verb": request.verb,
+        "states": [state.value for state in request.filter.states],
+        **criteria,
+        "everything": request.everything,
+        "dry_run": request.dry_run,
+        "limit": min(left, MOST_IN_BULK),
+        "cursor": cursor,
+        "reason": request.reason,
+        "fresh": request.fresh,
+    }
+    kept = {name: value for name, value in body.items() if value is not None}
+    return Ask("POST", "/v1/jobs/bulk", body=kept, wait=LONGEST_WAIT, repeat=request.dry_run)
+
+
+def _together(one: BulkReport, two: BulkReport) -> BulkReport:
+    """As if it had been one request."""
+    refused = {(refusal.error, refusal.state): refusal for refusal in one.refused}
+    for refusal in two.refused:
+        key = refusal.error, refusal.state
+        refused[key] = _added(refused[key], refusal) if key in refused else refusal
+    return replace(
+        two,
+        matched=one.matched + two.matched,
+        changed=one.changed + two.changed,
+        moved_on=one.moved_on + two.moved_on,
+        refused=tuple(sorted(refused.values(), key=lambda refusal: -refusal.jobs)),
+        sample=(one.sample + two.sample)[:SAMPLE],
+    )
+
+
+def _added(one: BulkRefusal, two: BulkRefusal) -> BulkRefusal:
+    return replace(one, jobs=one.jobs + two.jobs, sample=(one.sample + two.sample)[:SAMPLE])
