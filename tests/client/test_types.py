@@ -102,17 +102,19 @@ from typing import assert_type
 from leasehold.domain.job import Job
 from leasehold.domain.records import HistoryEntry, Page, PauseRecord
 from leasehold.operations import jobs, limits, queues
-from leasehold.operations.local import LocalOperator, Operator
+from leasehold.operations.local import Operator
+from leasehold.operations.operations import Operations
+from leasehold.remote.operator import RemoteOperator
 
-def local_is_operator(local: LocalOperator) -> Operator:
-    return local
+def both_are_operators(local: Operations, remote: RemoteOperator) -> list[Operator]:
+    return [local, remote]
 
-async def use(operator: Operator) -> None:
+def use(operator: Operator) -> None:
     assert_type(operator.call(jobs.cancel, "id", reason="why", actor="me"), Job)
     assert_type(operator.call(jobs.resume, "id", args={"a": 1}, fresh=True), Job)
     assert_type(operator.call(queues.pause_queue, "q", for_="1h"), PauseRecord)
     assert_type(operator.call(jobs.list_jobs, queue="q", limit=3), Page)
-    assert_type(await operator.acall(jobs.history, job_id="id"), list[HistoryEntry])
+    assert_type(operator.call(jobs.history, job_id="id"), list[HistoryEntry])
     operator.call(limits.set_slot, "s", 3)
 """
 

@@ -44,17 +44,17 @@ from tests.contract.lives import end, in_state, orphan, run
 SECRET = "swordfish"
 """Whatever must not be seen is called so, or holds it."""
 READERS = {
-    "agroup_status", "ask_again_in", "attempts", "await_job", "budget", "check_clock", "check_health", "count",
-    "count_relatives", "examine", "explain", "find_id", "find_mirror", "find_token", "get", "get_schedule",
+    "aended", "agroup_status", "ask_again_in", "attempts", "aupdates", "await_job", "budget", "check_clock", "check_health", "count",
+    "count_relatives", "ended", "examine", "explain", "find_id", "find_mirror", "find_token", "get", "get_schedule",
     "group_budget", "group_status", "history", "insert_sql", "job_mark", "list_audit", "list_budgets",
     "list_executions", "list_failures", "list_groups", "list_jobs", "list_lanes", "list_leases", "list_listeners",
     "list_mirrors", "list_pauses", "list_queues", "list_rates", "list_schedules", "list_slots", "list_tenants",
     "list_tokens", "list_webhooks", "list_workers", "logs", "metrics", "mirror_sql", "now", "open_questions",
     "progress", "questions", "read_flow", "read_stream", "relatives", "result_text", "rollups", "schema_version",
-    "search_jobs", "short_ids", "spending", "steps", "unmirror_sql", "upgrade_sql", "verify", "verify_mirrors",
+    "search_jobs", "short_ids", "spending", "steps", "unmirror_sql", "updates", "upgrade_sql", "verify", "verify_mirrors",
 }  # fmt: skip
-OPERATOR = {"acall", "call"}
-"""They call the verbs of the table."""
+OPERATOR = {"call"}
+"""It calls the verbs of the table."""
 PRODUCERS = {"enqueue", "enqueue_once", "enqueue_within", "aenqueue_within"}
 """The job itself tells of them, and its history."""
 

@@ -1,25 +1,35 @@
-"""Which verbs a job takes as it stands, by the table of the state machine. Pure."""
+"""Which verbs a job takes as it stands, by the table of the state machine, and the words of their buttons. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job
 from leasehold.domain.states import Flag, State, Trigger, allowed
-from leasehold.domain.tokens import TokenScope
+from leasehold.operations import jobs
+from leasehold.operations.verb import Verb
 
 
 @frozen
-class Verb:
-    name: str
-    """As the audit has it, behind `job.`."""
+class Button:
+    verb: Verb[..., Any]
     word: str
     sure: str
     about: str
-    scope: TokenScope = "operate"
-    reason: bool = False
-    look: str = ""
+
+    @property
+    def name(self) -> str:
+        """As the audit has it, behind `job.`."""
+        return self.verb.name.removeprefix("job.")
+
+    @property
+    def look(self) -> str:
+        return "danger" if self.verb.destructive else ""
+
+    def takes(self, argument: str) -> bool:
+        return any(one.name == argument for one in self.verb.params)
 
 
 def _resumable(job: Job) -> bool:
@@ -31,66 +41,40 @@ _CHECKS: dict[str, Callable[[Job], bool]] = {
     "resume": _resumable,
     "release": lambda job: job.held,
     "skip": lambda job: job.halts_lane,
+    "abandon": lambda job: job.orphan and job.execution_name is not None,
 }
 
-_VERBS: tuple[tuple[Trigger, Verb], ...] = (
-    (
-        Trigger.RESUME,
-        Verb("resume", "Resume", "Resume it", "Continues the job. Steps that are stored are not run again."),
+BUTTONS = (
+    Button(jobs.resume, "Resume", "Resume it", "Continues the job. Steps that are stored are not run again."),
+    Button(jobs.release, "Release", "Release it", "Lifts the hold it was enqueued with."),
+    Button(jobs.skip, "Skip", "Skip it", "The job stays failed, and its lane continues."),
+    Button(
+        jobs.retry,
+        "Retry as a new job",
+        "Create the job",
+        "Creates a new job like this one. This one stays as it is.",
     ),
-    (Trigger.RELEASE, Verb("release", "Release", "Release it", "Lifts the hold it was enqueued with.")),
-    (
-        Trigger.SKIP,
-        Verb("skip", "Skip", "Skip it", "The job stays failed, and its lane continues.", reason=True),
+    Button(jobs.pause, "Pause", "Pause it", "Stops the job as soon as possible. It can be resumed."),
+    Button(
+        jobs.interrupt,
+        "Interrupt",
+        "Interrupt it",
+        "Pauses the job if it is running, otherwise cancels it.",
     ),
-    (
-        Trigger.RETRY,
-        Verb(
-            "retry",
-            "Retry as a new job",
-            "Create the job",
-            "Creates a new job like this one. This one stays as it is.",
-        ),
-    ),
-    (
-        Trigger.PAUSE,
-        Verb(
-            "pause", "Pause", "Pause it", "Stops the job as soon as possible. It can be resumed.", reason=True
-        ),
-    ),
-    (
-        Trigger.INTERRUPT,
-        Verb(
-            "interrupt",
-            "Interrupt",
-            "Interrupt it",
-            "Pauses the job if it is running, otherwise cancels it.",
-            reason=True,
-            look="danger",
-        ),
-    ),
-    (
-        Trigger.CANCEL,
-        Verb("cancel", "Cancel", "Cancel it", "Ends the job for good.", reason=True, look="danger"),
+    Button(jobs.cancel, "Cancel", "Cancel it", "Ends the job for good."),
+    Button(
+        jobs.abandon,
+        "Abandon its execution",
+        "Abandon it",
+        "Only if its machine is gone for good. If the execution is still alive, the next attempt will run beside it.",
     ),
 )
 
-ABANDON = Verb(
-    "abandon",
-    "Abandon its execution",
-    "Abandon it",
-    "Only if its machine is gone for good. If the execution is still alive, the next attempt will run beside it.",
-    scope="admin",
-    reason=True,
-    look="danger",
-)
-VERBS: tuple[Verb, ...] = (*(verb for _, verb in _VERBS), ABANDON)
 
-
-def verbs_of(job: Job) -> list[Verb]:
-    found = [
-        verb
-        for event, verb in _VERBS
-        if allowed(job.state, event) and (verb.name not in _CHECKS or _CHECKS[verb.name](job))
+def buttons_of(job: Job) -> list[Button]:
+    return [
+        one
+        for one in BUTTONS
+        if (one.name == "abandon" or allowed(job.state, Trigger(one.name)))
+        and (one.name not in _CHECKS or _CHECKS[one.name](job))
     ]
-    return [*found, ABANDON] if job.orphan and job.execution_name is not None else found

@@ -10,6 +10,7 @@ from leasehold.domain.checks.names import LONGEST_NAME
 from leasehold.domain.job import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode
+from leasehold.operations.arguments import Args, Duration, Fresh, Reason
 
 LONGEST_WAIT = 50.0
 """Seconds. Many clients give up on a call after a minute."""
@@ -17,7 +18,6 @@ USUAL_WAIT = 25.0
 
 Id = Annotated[str, Field(min_length=1, max_length=64, description="Id of a job.")]
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
-Reason = Annotated[str | None, Field(max_length=16_384, description="Kept in the job's history.")]
 Wait = Annotated[
     float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait for it; 0 answers at once.")
 ]
@@ -33,9 +33,9 @@ class Nothing(Arguments):
 
 
 class EnqueueJob(Arguments):
-    task: Annotated[Name, Field(description="Name of a task; list_kinds tells them.")]
+    task: Annotated[Name, Field(description="Name of a task; list_tasks tells them.")]
     args: Annotated[dict[str, Any], Field(default_factory=dict, description="Its arguments, by name.")]
-    delay: Annotated[float | str | None, Field(description='Seconds, or text such as "10m".')] = None
+    delay: Duration | None = None
     priority: Annotated[int, Field(ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)] | None = None
     group: Annotated[Name | None, Field(description="To follow or stop many jobs together.")] = None
     tags: Annotated[list[Name], Field(max_length=50)] | None = None
@@ -81,8 +81,8 @@ class StopJob(Arguments):
 
 class ResumeJob(Arguments):
     id: Id
-    args: dict[str, Any] | None = Field(default=None, description="Other arguments than before.")
-    fresh: StrictBool = Field(default=False, description="Forget what its earlier runs have stored.")
+    args: Args = None
+    fresh: Fresh = False
 
 
 class AnswerQuestion(Arguments):

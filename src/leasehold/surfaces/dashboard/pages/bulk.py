@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any, cast, get_args
+from typing import Any, cast
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
 
 from leasehold.domain.bulk import KEEP_REASON, MEANT_FOR, BulkRequest, BulkVerb
 from leasehold.domain.errors import InvalidInput
+from leasehold.operations.verb import VERBS
 from leasehold.surfaces.dashboard.action import Action, Done
 from leasehold.surfaces.dashboard.bulk_runs import BulkRun, BulkRuns
 from leasehold.surfaces.dashboard.forms import Form
@@ -22,7 +23,7 @@ COUNTED = 5_000
 """Jobs that a dry run counts: more would take longer than a page may."""
 MOST = 1_000_000
 MOST_RUNS = 10
-DESTROYS = frozenset({"cancel", "interrupt"})
+DESTROYS = frozenset(verb.name.removeprefix("job.") for verb in VERBS if verb.bulk and verb.destructive)
 
 
 def read(page_request: PageRequest) -> dict[str, Any]:
@@ -97,10 +98,8 @@ def _runs(page_request: PageRequest) -> BulkRuns:
 
 
 def _verb(text: str) -> BulkVerb:
-    if text not in get_args(BulkVerb):
-        raise InvalidInput(
-            "verb", f"{text!r} is none for many jobs", f"known: {', '.join(get_args(BulkVerb))}"
-        )
+    if text not in MEANT_FOR:
+        raise InvalidInput("verb", f"{text!r} is none for many jobs", f"known: {', '.join(MEANT_FOR)}")
     return cast(BulkVerb, text)
 
 

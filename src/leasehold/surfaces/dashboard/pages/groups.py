@@ -11,7 +11,8 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupResult, GroupState, GroupStatus, checked_group_state
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopReport, StopRequest, checked_mode
-from leasehold.surfaces.dashboard.action import Action, Done
+from leasehold.operations import budgets, groups
+from leasehold.surfaces.dashboard.action import Action, Done, of
 from leasehold.surfaces.dashboard.formatting import Badge, clip, plural
 from leasehold.surfaces.dashboard.forms import Form
 from leasehold.surfaces.dashboard.page import Page
@@ -174,6 +175,6 @@ def _set_budget(page_request: PageRequest, form: Form) -> Done:
 PAGE = Page("groups", "groups", "groups.html", read)
 ACTIONS = (
     Action("stop", "operate", _stop),
-    Action("group.release", "operate", _release),
-    Action("budget.set", "operate", _set_budget),
+    of(groups.release_group, _release),
+    of(budgets.set_group_budget, _set_budget),
 )

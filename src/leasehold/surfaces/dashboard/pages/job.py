@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
 from typing import Any
 
 from leasehold.domain.errors import InvalidInput, LeaseholdError
+from leasehold.domain.job import Job as StoredJob
 from leasehold.domain.states import FINAL, State
 from leasehold.domain.stream import PROGRESS, Update
-from leasehold.surfaces.dashboard.action import Action, Done
+from leasehold.surfaces.dashboard.action import Done, of
 from leasehold.surfaces.dashboard.copy_as import copies_of
 from leasehold.surfaces.dashboard.forms import Form
-from leasehold.surfaces.dashboard.job_verbs import VERBS, verbs_of
+from leasehold.surfaces.dashboard.job_verbs import BUTTONS, Button, buttons_of
 from leasehold.surfaces.dashboard.json_tree import Node, tree_of, tree_of_text
 from leasehold.surfaces.dashboard.page import Page
 from leasehold.surfaces.dashboard.page_request import PageRequest
@@ -34,7 +34,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     row = job.__row__
     now = operations.now()
     attempts, history, steps = job.attempts(), job.history(), job.steps()
-    verbs = verbs_of(row)
+    verbs = buttons_of(row)
     relatives = page_request.caller.visible_rows(operations.relatives(job.id, MOST_RELATIVES + 1))
     events = _events(page_request, job.id)
     return {
@@ -99,19 +99,18 @@ def _server(page_request: PageRequest) -> str:
     return f"{url.scheme}://{url.netloc}"
 
 
-def _steer(verb: str, page_request: PageRequest, form: Form) -> Done:
+def _act(button: Button, page_request: PageRequest, form: Form) -> Done:
     job = page_request.caller.job(form.text("id"))
-    act: Callable[..., Job[Any]] = getattr(job, verb)
     given: dict[str, Any] = {"actor": page_request.caller.actor}
-    if verb in ("cancel", "pause", "interrupt", "skip", "abandon"):
+    if button.takes("reason"):
         given["reason"] = form.maybe("reason")
-    if verb == "resume":
+    if button.takes("fresh"):
         given["fresh"] = form.has("fresh")
         given["args"] = _new_arguments(job, form)
-    after = act(**given)
-    if verb == "retry":
+    after = page_request.operations.call(button.verb, job.id, **given)
+    if button.name == "retry":
         return Done("Created a new job. This is it.", page_request.job(after.id))
-    return Done(_notice(verb, after))
+    return Done(_notice(button.name, after))
 
 
 def _new_arguments(job: Job[Any], form: Form) -> dict[str, Any] | None:
@@ -126,7 +125,7 @@ def _new_arguments(job: Job[Any], form: Form) -> dict[str, Any] | None:
     return None if given == job.args else given
 
 
-def _notice(verb: str, after: Job[Any]) -> str:
+def _notice(verb: str, after: StoredJob) -> str:
     if after.state is State.RUNNING and verb in ("cancel", "pause", "interrupt"):
         return f"Stop requested ({verb}). Its worker will notice in a moment."
     if verb == "skip":
@@ -137,6 +136,4 @@ def _notice(verb: str, after: Job[Any]) -> str:
 
 
 PAGE = Page("jobs/{id}", "jobs", "job.html", read)
-ACTIONS = tuple(
-    Action(f"job.{verb.name}", verb.scope, functools.partial(_steer, verb.name)) for verb in VERBS
-)
+ACTIONS = tuple(of(button.verb, functools.partial(_act, button)) for button in BUTTONS)

@@ -7,7 +7,8 @@ from typing import Any
 from leasehold.domain.frozen import frozen
 from leasehold.domain.records import Filter, LaneHolder
 from leasehold.domain.states import State, Trigger, allowed
-from leasehold.surfaces.dashboard.action import Action, Done
+from leasehold.operations import queues
+from leasehold.surfaces.dashboard.action import Done, of
 from leasehold.surfaces.dashboard.forms import Form
 from leasehold.surfaces.dashboard.page import Page
 from leasehold.surfaces.dashboard.page_request import PageRequest
@@ -65,4 +66,4 @@ def _resume(page_request: PageRequest, form: Form) -> Done:
 
 
 PAGE = Page("lanes", "lanes", "lanes.html", read)
-ACTIONS = (Action("lane.resume", "operate", _resume),)
+ACTIONS = (of(queues.resume_lane, _resume),)

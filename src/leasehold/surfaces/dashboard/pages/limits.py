@@ -9,7 +9,8 @@ from leasehold.domain.budgets import checked_owner
 from leasehold.domain.pause_window import PauseWindow
 from leasehold.domain.records import COUNT_CAP, PauseRecord, QueueRow, Scope
 from leasehold.domain.states import State
-from leasehold.surfaces.dashboard.action import Action, Done
+from leasehold.operations import budgets, limits, queues
+from leasehold.surfaces.dashboard.action import Action, Done, of
 from leasehold.surfaces.dashboard.forms import Form
 from leasehold.surfaces.dashboard.page import Page
 from leasehold.surfaces.dashboard.page_request import PageRequest
@@ -135,14 +136,14 @@ def _top_up(page_request: PageRequest, form: Form) -> Done:
 
 PAGE = Page("limits", "limits", "limits.html", read)
 ACTIONS: tuple[Action, ...] = (
-    Action("queue.pause", "operate", functools.partial(_pause, "queue")),
-    Action("queue.resume", "operate", functools.partial(_resume, "queue")),
-    Action("task.pause", "operate", functools.partial(_pause, "task")),
-    Action("task.resume", "operate", functools.partial(_resume, "task")),
-    Action("slot.set", "admin", _set_slot),
-    Action("rate.set", "admin", _set_rate),
-    Action("rate.close", "operate", _close_rate),
-    Action("rate.open", "operate", _open_rate),
-    Action("budget.top_up", "operate", _top_up),
+    of(queues.pause_queue, functools.partial(_pause, "queue")),
+    of(queues.resume_queue, functools.partial(_resume, "queue")),
+    of(queues.pause_task, functools.partial(_pause, "task")),
+    of(queues.resume_task, functools.partial(_resume, "task")),
+    of(limits.set_slot, _set_slot),
+    of(limits.set_rate, _set_rate),
+    of(limits.close_rate, _close_rate),
+    of(limits.open_rate, _open_rate),
+    of(budgets.top_up, _top_up),
 )
 """Limits of groups are set by a verb of theirs."""

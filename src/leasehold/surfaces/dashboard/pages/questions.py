@@ -10,7 +10,8 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Question
 from leasehold.domain.records import OpenQuestion
 from leasehold.domain.states import State
-from leasehold.surfaces.dashboard.action import Action, Done
+from leasehold.operations import questions
+from leasehold.surfaces.dashboard.action import Done, of
 from leasehold.surfaces.dashboard.forms import Form
 from leasehold.surfaces.dashboard.page import Page
 from leasehold.surfaces.dashboard.page_request import PageRequest
@@ -72,4 +73,4 @@ def _answer(page_request: PageRequest, form: Form) -> Done:
 
 
 PAGE = Page("questions", "questions", "questions.html", read)
-ACTIONS = (Action("question.answer", "operate", _answer),)
+ACTIONS = (of(questions.answer, _answer),)

@@ -11,7 +11,8 @@ from leasehold.domain.errors import InvalidInput, ScheduleNotFound
 from leasehold.domain.frozen import frozen
 from leasehold.domain.records import ScheduleRow
 from leasehold.domain.schedules import Schedule, cron_in_words
-from leasehold.surfaces.dashboard.action import Action, Done
+from leasehold.operations import schedules
+from leasehold.surfaces.dashboard.action import Action, Done, of
 from leasehold.surfaces.dashboard.formatting import Badge, span
 from leasehold.surfaces.dashboard.forms import Form
 from leasehold.surfaces.dashboard.json_tree import tree_of_text
@@ -152,8 +153,8 @@ def _delete(page_request: PageRequest, form: Form) -> Done:
 
 PAGE = Page("schedules", "schedules", "schedules.html", read)
 ACTIONS: tuple[Action, ...] = (
-    Action("schedule.pause", "operate", _pause),
-    Action("schedule.resume", "operate", _resume),
+    of(schedules.pause_schedule, _pause),
+    of(schedules.resume_schedule, _resume),
     Action("schedule.run", "operate", _run),
-    Action("schedule.delete", "admin", _delete),
+    of(schedules.delete_schedule, _delete),
 )
