@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
@@ -94,6 +94,8 @@ class BulkRequest:
     reason: str | None = None
     fresh: bool = False
     """For `resume` only."""
+    more: Mapping[str, object] = field(default_factory=dict)
+    """Further keywords of the verb."""
     text: str | None = None
     """Text to find in arguments or error, as in `Search`; so are the next three fields."""
     since: datetime | None = None
@@ -135,7 +137,7 @@ class BulkRequest:
     @property
     def arguments(self) -> dict[str, object]:
         """The keywords passed to the verb for each job."""
-        given: dict[str, object] = {"actor": self.actor}
+        given: dict[str, object] = {"actor": self.actor, **self.more}
         if self.reason is not None:
             given["reason"] = self.reason
         if self.fresh:

@@ -83,6 +83,7 @@ Reason = Annotated[
 # -- names -------------------------------------------------------------------------------------------------------------
 Name = Annotated[str, Check(checked_name)]
 GroupName = Annotated[str, Check(lambda value, _: checked_name(value, "group"))]
+QuestionKey = Annotated[str, Check(checked_name), Field(description="Which of the job's questions.")]
 TaskName = Annotated[str, Check(lambda value, _: checked_name(value, "name"))]
 LaneName = Annotated[str, Check(lambda value, _: storable_name(value, "lane"))]
 LimitName = Annotated[str, Check(storable_name)]
@@ -100,9 +101,14 @@ Units = Annotated[
     Field(strict=True, ge=0, le=1_000_000, description="Units; 0 closes it."),
 ]
 RateText = Annotated[
-    str, Check(lambda value, name: parse_rate(value, name)[0]), Field(min_length=1, max_length=100)
+    str,
+    Check(lambda value, name: parse_rate(value, name)[0]),
+    Field(min_length=1, max_length=100, description="Such as 60/min, 5/s, 3/10s."),
 ]
-Burst = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+Burst = Annotated[
+    int,
+    Field(strict=True, ge=1, le=1_000_000, description="How many may start at once after a quiet time."),
+]
 Number = Annotated[float, BeforeValidator(_no_bool), Field(strict=True)]
 Duration = Annotated[
     Number | str, Field(description='Seconds, or text such as "10m".', examples=["10m", 600])

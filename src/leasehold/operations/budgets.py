@@ -25,7 +25,7 @@ from leasehold.operations.verb import Backend, read, verb
     examples={"amounts": {"tokens": 50_000}},
 )
 def top_up(backend: Backend, job_id: JobId, amounts: Amounts, *, actor: Actor = None) -> list[BudgetLine]:
-    """Raise its limits by these amounts. A job that went over them can then be resumed."""
+    """Raise the limits of a job's budget. A job that went over its budget can then be resumed."""
     return backend.store.top_up(job_id, amounts, actor)
 
 
@@ -40,19 +40,19 @@ def top_up(backend: Backend, job_id: JobId, amounts: Amounts, *, actor: Actor = 
 def set_group_budget(
     backend: Backend, group: GroupName, limits: Limits, *, actor: Actor = None
 ) -> list[BudgetLine]:
-    """Set these limits; null takes one away, the others stay."""
+    """Set limits of a group's budget; those of other units stay."""
     return backend.store.set_group_budget(group, limits)
 
 
 @read("budget.job", guard="job", http="GET /v1/jobs/{id}/budget")
 def budget(backend: Backend, job_id: JobId) -> list[BudgetLine]:
-    """What the job and its group may spend, and have spent."""
+    """List what a job and its group may spend, and have spent."""
     return backend.store.budget(job_id)
 
 
 @read("budget.group", guard="all queues", http="GET /v1/groups/{name:path}/budget")
 def group_budget(backend: Backend, group: GroupName) -> list[BudgetLine]:
-    """What its jobs may spend together, and have spent."""
+    """List what the jobs of a group may spend together, and have spent."""
     return backend.store.group_budget(group)
 
 
@@ -60,7 +60,7 @@ def group_budget(backend: Backend, group: GroupName) -> list[BudgetLine]:
 def list_budgets(
     backend: Backend, scope: OfOwner = None, limit: Limit = 50, cursor: PageCursor = None
 ) -> BudgetPage:
-    """What may be spent and what was: of groups by name, then of jobs that have spent something."""
+    """List what groups and jobs have spent, and what they may. Jobs are listed once they have spent something."""
     return backend.store.list_budgets(scope, limit, cursor)
 
 

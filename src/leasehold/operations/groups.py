@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def list_groups(
     backend: Backend, state: OfGroupState = None, limit: Limit = 50, cursor: PageCursor = None
 ) -> GroupPage:
-    """One page of groups by name: state, live jobs, and the last stop."""
+    """List groups by name: state, live jobs, and the last stop."""
     return backend.store.list_groups(state, limit, cursor)
 
 
@@ -41,7 +41,7 @@ def list_groups(
     after=notify_watchers,
 )
 def release_group(backend: Backend, name: GroupName, *, actor: Actor = None) -> bool:
-    """Lift the hold."""
+    """Lift the hold that a stop has put on a group."""
     return backend.store.release_group(name, actor)
 
 

@@ -57,7 +57,7 @@ _NOT_NEEDED = {"reason": "not needed any more"}
     examples=_NOT_NEEDED,
 )
 def cancel(backend: Backend, job_id: JobId, *, reason: Reason = None, actor: Actor = None) -> Job:
-    """Cancel it: at once, or as soon as its worker gets the request."""
+    """Cancel a job; a running one is asked to stop."""
     return backend.store.cancel(job_id, actor, reason)
 
 
@@ -71,7 +71,7 @@ def cancel(backend: Backend, job_id: JobId, *, reason: Reason = None, actor: Act
     examples=_NOT_NEEDED,
 )
 def pause(backend: Backend, job_id: JobId, *, reason: Reason = None, actor: Actor = None) -> Job:
-    """Pause it; a running job is asked to stop, and can be resumed."""
+    """Pause a job; a running one is asked to stop."""
     return backend.store.pause(job_id, actor, reason)
 
 
@@ -86,7 +86,7 @@ def pause(backend: Backend, job_id: JobId, *, reason: Reason = None, actor: Acto
     examples=_NOT_NEEDED,
 )
 def interrupt(backend: Backend, job_id: JobId, *, reason: Reason = None, actor: Actor = None) -> Job:
-    """Pause it if it runs, else cancel it."""
+    """Pause a job that runs, or cancel one that does not."""
     return backend.store.interrupt(job_id, actor, reason)
 
 
@@ -142,7 +142,7 @@ def retry(backend: Backend, job_id: JobId, *, new_id: NewId = "", actor: Actor =
     examples=_NOT_NEEDED,
 )
 def skip(backend: Backend, job_id: JobId, *, reason: Reason = None, actor: Actor = None) -> Job:
-    """Leave a failed job as it is, and let its lane go on."""
+    """Leave a failed job as it is, and let its lane continue."""
     return backend.store.skip(job_id, actor, reason)
 
 
@@ -155,7 +155,7 @@ def skip(backend: Backend, job_id: JobId, *, reason: Reason = None, actor: Actor
     bulk=(State.PENDING,),
 )
 def release(backend: Backend, job_id: JobId, *, actor: Actor = None) -> Job:
-    """Lift the hold that it was enqueued with."""
+    """Release a job that was enqueued on hold."""
     return backend.store.release(job_id, actor)
 
 
@@ -189,28 +189,28 @@ def explain(backend: Backend, job_id: JobId) -> list[Hold]:
 
 @read("history.list", guard="job", http="GET /v1/jobs/{id}/history")
 def history(backend: Backend, job_id: JobId) -> list[HistoryEntry]:
-    """Its moves between states, oldest first: what, when, by whom."""
+    """List a job's moves between states, oldest first."""
     backend.store.get(job_id)
     return backend.store.history(job_id)
 
 
 @read("attempts.list", guard="job", http="GET /v1/jobs/{id}/attempts")
 def attempts(backend: Backend, job_id: JobId) -> list[AttemptRecord]:
-    """Its runs, oldest first."""
+    """List a job's attempts, oldest first."""
     backend.store.get(job_id)
     return backend.store.attempts(job_id)
 
 
 @read("steps.list", guard="job", http="GET /v1/jobs/{id}/steps")
 def steps(backend: Backend, job_id: JobId) -> list[StepRecord]:
-    """What its steps have returned, in the order in which they were stored."""
+    """List what a job's steps have returned, oldest first."""
     backend.store.get(job_id)
     return backend.store.steps(job_id)
 
 
 @read("relatives.list", guard="job", http="GET /v1/jobs/{id}/relatives")
 def relatives(backend: Backend, job_id: JobId, limit: Limit = 500) -> list[Relative]:
-    """What it waits for, who waits for it, whose follow-up it is, which follow-ups it has."""
+    """List the jobs that a job waits for or follows, and the reverse."""
     return backend.store.relatives(job_id, limit)
 
 
@@ -222,7 +222,7 @@ def count_relatives(backend: Backend, job_id: JobId) -> dict[Relation, int]:
 
 @read("events.list", guard="job", http="GET /v1/jobs/{id}/events")
 def read_stream(backend: Backend, job_id: JobId, since: Since = 0, limit: Limit = 500) -> Seen:
-    """What it has reported after a sequence number, in order: progress and partial results."""
+    """List the updates of a job after a number, oldest first."""
     return backend.store.read_stream(job_id, since, limit)
 
 

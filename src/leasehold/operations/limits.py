@@ -21,13 +21,13 @@ from leasehold.operations.verb import Backend, read, verb
     examples={"limit": 4},
 )
 def set_slot(backend: Backend, name: LimitName, limit: Units, *, actor: Actor = None) -> None:
-    """At most so many units in use at once, across all workers."""
+    """Let at most so many units be in use at once, across all workers."""
     backend.store.set_slot(name, limit)
 
 
 @read("slots.list", guard="all queues", http="GET /v1/slots")
 def list_slots(backend: Backend) -> list[SlotRow]:
-    """Every slot with its limit, the units in use, and the first jobs that hold them."""
+    """List slots: limit, units in use, and by which jobs."""
     return backend.store.list_slots()
 
 
@@ -44,7 +44,7 @@ def list_slots(backend: Backend) -> list[SlotRow]:
 def set_rate(
     backend: Backend, key: LimitName, limit: RateText, *, burst: Burst = 1, actor: Actor = None
 ) -> None:
-    """How often jobs of a key may start."""
+    """Let jobs of a key start evenly, no more often than this."""
     backend.store.set_rate(key, limit, parse_rate(limit)[1], burst)
 
 
@@ -66,7 +66,7 @@ def close_rate(
     reason: Reason = None,
     actor: Actor = None,
 ) -> None:
-    """Start no job of this key, on any worker."""
+    """Start no jobs of this key, on any worker; running ones continue."""
     backend.store.close_rate(key, actor, reason, PauseWindow(for_=for_, until=until).length, until)
 
 
@@ -84,5 +84,5 @@ def open_rate(backend: Backend, key: LimitName, *, actor: Actor = None) -> bool:
 
 @read("rates.list", guard="all queues", http="GET /v1/rates")
 def list_rates(backend: Backend) -> list[RateRow]:
-    """Every key with its limit, when the next job may start, and who closed it, why and until when."""
+    """List rates: limit, when the next job may start, who closed it."""
     return backend.store.list_rates()

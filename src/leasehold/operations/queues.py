@@ -42,7 +42,7 @@ def pause_queue(
     reason: Reason = None,
     actor: Actor = None,
 ) -> PauseRecord:
-    """No job of it starts until it is resumed; running ones go on."""
+    """Start no jobs of this queue; running ones continue."""
     length = PauseWindow(for_=for_, until=until).length
     return backend.store.pause_scope("queue", name, actor, reason, length, until)
 
@@ -76,7 +76,7 @@ def pause_task(
     reason: Reason = None,
     actor: Actor = None,
 ) -> PauseRecord:
-    """No job of this task starts until it is resumed; running ones go on."""
+    """Start no jobs of this task; running ones continue."""
     length = PauseWindow(for_=for_, until=until).length
     return backend.store.pause_scope("task", name, actor, reason, length, until)
 
@@ -95,13 +95,13 @@ def resume_task(backend: Backend, name: TaskName, *, actor: Actor = None) -> boo
 
 @read("pauses.list", guard="rows", http="GET /v1/pauses")
 def list_pauses(backend: Backend) -> list[PauseRecord]:
-    """The queues and tasks that are paused now, including those without jobs."""
+    """List the queues and tasks that are paused, with or without jobs."""
     return backend.store.list_pauses()
 
 
 @read("queues.list", guard="rows", http="GET /v1/queues")
 def list_queues(backend: Backend) -> list[QueueRow]:
-    """Every queue and task that is known, with its live workers, its pause and what is in it."""
+    """List queues and tasks: jobs by state, live workers, pauses."""
     return queue_rows(backend.store)
 
 
@@ -113,13 +113,13 @@ def list_queues(backend: Backend) -> list[QueueRow]:
     after=notify_workers,
 )
 def resume_lane(backend: Backend, lane: LaneName, *, actor: Actor = None) -> Job | None:
-    """Resume the job that halts the lane; null: nothing halts it."""
+    """Resume the job that halts the lane, if one does."""
     return backend.store.resume_lane(lane, actor)
 
 
 @read("lanes.list", guard="all queues", http="GET /v1/lanes")
 def list_lanes(backend: Backend) -> list[LaneHolder]:
-    """Lanes that are held or halted, each with the job that runs in it or halts it."""
+    """List lanes that are held or halted, and by which job."""
     return backend.store.list_lanes()
 
 

@@ -11,13 +11,13 @@ from leasehold.operations.verb import Backend, read, verb
 
 @read("schedules.list", guard="all queues", http="GET /v1/schedules")
 def list_schedules(backend: Backend) -> list[ScheduleRow]:
-    """Every schedule: its next and last tick, its last job, and whether it is paused or orphaned."""
+    """List schedules with their next and last tick."""
     return backend.store.list_schedules()
 
 
 @read("schedule.get", guard="all queues", http="GET /v1/schedules/{name:leasehold_name}")
 def get_schedule(backend: Backend, name: str) -> ScheduleRow:
-    """One schedule."""
+    """Show a schedule."""
     for row in backend.store.list_schedules():
         if row.name == name:
             return row
@@ -47,14 +47,14 @@ def set_schedule(
 def pause_schedule(
     backend: Backend, name: ScheduleName, reason: Reason = None, *, actor: Actor = None
 ) -> ScheduleRow:
-    """No ticks until it is resumed; those of the pause are not made up for."""
+    """Pause a schedule; its ticks are not made up for later."""
     backend.store.pause_schedule(name, actor, reason)
     return get_schedule.function(backend, name)
 
 
 @verb("schedule.resume", scope="operate", guard="all queues", http="POST /v1/schedules/{name:path}/resume")
 def resume_schedule(backend: Backend, name: ScheduleName, *, actor: Actor = None) -> bool:
-    """Ticks again, from now on."""
+    """Resume a schedule, with ticks from now on."""
     return backend.store.resume_schedule(name)
 
 

@@ -9,7 +9,7 @@ from leasehold.operations.verb import Backend, read, verb
 
 @verb("tenant.create", scope="admin", guard="all queues")
 def create_tenant(backend: Backend, name: TenantName, *, actor: Actor = None) -> bool:
-    """Make a tenant. False: it was there already."""
+    """Create a tenant. It gets its own schema on PostgreSQL, its own file on SQLite."""
     return backend.store.create_tenant(name)
 
 
@@ -27,5 +27,5 @@ def drop_tenant(backend: Backend, name: TenantName, *, actor: Actor = None) -> N
 
 @read("tenants.list", guard="all queues")
 def list_tenants(backend: Backend) -> list[TenantRow]:
-    """Every tenant; one that is not `ready` is being made or dropped."""
+    """List tenants, and when each last had something to do."""
     return backend.store.list_tenants()

@@ -67,6 +67,6 @@ def list_tokens(backend: Backend) -> list[TokenRow]:
 
 @verb("token.revoke", scope="admin", guard="all queues", destructive=True)
 def revoke_token(backend: Backend, name: Name, *, actor: Actor = None) -> None:
-    """Revoke a token for good."""
+    """Revoke a token. Its name stays taken."""
     if not backend.store.revoke_token(name):
         raise InvalidInput("name", f"no token is named {name!r}", "see leasehold tokens list")

@@ -18,13 +18,14 @@ from leasehold.operations.verb import Backend, read, verb
 
 @read("hooks.list", guard="all queues")
 def list_listeners(backend: Backend) -> list[ListenerRow]:
-    """Every hook and webhook that listens."""
+    """List hooks: their events, what waits, what was given up."""
     return backend.store.list_listeners()
 
 
 @verb("hook.remove", scope="admin", guard="all queues", after=notify_hooks, destructive=True)
 def remove_listener(backend: Backend, name: Name, *, actor: Actor = None) -> None:
-    """Forget a hook."""
+    """Remove a hook and the events that wait for it.
+    A worker that has its code registers it again when it starts."""
     if not backend.store.remove_listener(name):
         raise InvalidInput("name", f"no hook is named {name!r}", "list them with leasehold webhooks hooks")
 
@@ -87,14 +88,14 @@ def set_webhook(
 
 @verb("webhook.remove", scope="admin", guard="all queues", after=notify_hooks, destructive=True)
 def remove_webhook(backend: Backend, name: Name, *, actor: Actor = None) -> None:
-    """Remove a webhook."""
+    """Remove a webhook and the events that wait for it."""
     if not backend.store.remove_webhook(name):
         raise _no_webhook(name)
 
 
 @verb("webhook.test", scope="admin", guard="all queues", audit=lambda given: {"job": given["new_id"]})
 def try_webhook(backend: Backend, name: Name, *, new_id: NewId = "", actor: Actor = None) -> Job:
-    """A delivery of an event called `test`, by the next worker."""
+    """Let a worker post an event called `test`. The job of its delivery has the outcome."""
     store = backend.store
     if store.find_webhook(name) is None:
         raise _no_webhook(name)

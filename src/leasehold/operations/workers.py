@@ -10,7 +10,7 @@ from leasehold.operations.verb import Backend, read
 
 @read("workers.list", guard="all queues", http="GET /v1/workers")
 def list_workers(backend: Backend) -> list[WorkerCard]:
-    """Who works here, as each worker last said of itself."""
+    """List live workers, as each last reported."""
     return backend.store.list_workers()
 
 
@@ -18,11 +18,11 @@ def list_workers(backend: Backend) -> list[WorkerCard]:
 def list_leases(
     backend: Backend, worker: Named = None, limit: Limit = 50, cursor: PageCursor = None
 ) -> LeasePage:
-    """Who runs what, in the order in which the jobs came: since when, and when the lease runs out."""
+    """List leases: which worker runs which job, and until when. A lease runs out unless it is renewed."""
     return backend.store.list_leases(worker, limit, cursor)
 
 
 @read("executions.list", guard="rows", http="GET /v1/executions")
 def list_executions(backend: Backend, limit: Limit = 500) -> list[ExecutionRow]:
-    """Commands and containers that live, the oldest first, with who watches them."""
+    """List running commands and containers, and who watches them. An orphan is one without a worker."""
     return backend.store.list_executions(limit)

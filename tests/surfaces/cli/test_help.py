@@ -103,7 +103,7 @@ def test_completion_can_be_shown_for_a_shell(sqlite_cli):
 def test_a_verb_is_completed_below_its_noun(sqlite_cli):
     words = {"COMP_WORDS": "leasehold jobs re", "COMP_CWORD": "2"}
     answer = sqlite_cli("", _LEASEHOLD_COMPLETE="complete_bash", **words)
-    assert answer.out.split() == ["result", "resume", "retry", "release"]
+    assert answer.out.split() == ["result", "relatives", "resume", "retry", "release"]
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(sqlite_cli):

@@ -33,7 +33,7 @@ def test_rates_are_set_closed_and_opened(app, here):
     assert (row["closed"], row["closed_by"], row["closed_reason"]) == (True, acting(None), "429")
     assert 100 < row["next_in"] <= 120
     assert f"closed by {acting(None)} until" in here("limits", "rates").out
-    assert here("limits", "rates", "open", "api", "--json").json == {"key": "api", "was_closed": True}
+    assert here("limits", "rates", "open", "api", "--json").json == {"key": "api", "changed": True}
     assert here("limits", "rates", "open", "api").out == "rate api was not closed\n"
 
 

@@ -44,9 +44,9 @@ def test_budgets_tell_what_is_exhausted(app, here):
     of_group, of_job = here("limits", "budgets").out.splitlines()[1:]
     assert of_group.split() == ["group", "g", "tokens", "0", "100", "100"]
     assert of_job.split() == [grant.id, "work", "tokens", "15", "10", "exhausted", "pause"]
-    (row,) = here("limits", "budgets", "--of", "job", "--json").lines
+    (row,) = here("limits", "budgets", "--scope", "job", "--json").lines
     assert (row["name"], row["exhausted"], row["left"]) == (grant.id, True, 0)
-    assert here("limits", "budgets", "--of", "queue").code == 2
+    assert here("limits", "budgets", "--scope", "queue").code == 2
 
 
 def test_leases_tell_who_runs_what(app, here):

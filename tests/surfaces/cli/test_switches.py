@@ -24,8 +24,8 @@ def test_a_queue_or_a_task_is_paused_and_resumed(app, here, scope: str, name: st
     assert pause["until"] > pause["paused_at"]
     assert "deploy" in here("queues").out
     assert app.__internals__.store.claim("host:1:aa", ["q1"], 1) == []
-    assert here(scope, "resume", name, "--json").json["was_paused"] is True
-    assert here(scope, "resume", name, "--json").json["was_paused"] is False
+    assert here(scope, "resume", name, "--json").json["changed"] is True
+    assert here(scope, "resume", name, "--json").json["changed"] is False
     assert len(app.__internals__.store.claim("host:1:aa", ["q1"], 1)) == 1
 
 

@@ -13,7 +13,7 @@ WITHOUT = {"worker", "serve", "dev", "demo", "bench", "tenants", "tokens", "db u
 def test_a_tenant_is_made_listed_used_and_dropped(here, app):
     assert here("tenants", "create", "acme").out == "tenant acme is created\n"
     try:
-        assert here("tenants", "create", "acme", "--json").json == {"name": "acme", "created": False}
+        assert here("tenants", "create", "acme", "--json").json == {"name": "acme", "changed": False}
         assert [row["name"] for row in here("tenants", "list", "--json").json] == ["acme"]
         theirs = app.tenant("acme").enqueue("work").id
         assert here("jobs", "show", theirs).code == 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
@@ -104,33 +104,6 @@ class Call:
         short = self.operations.short_ids if ids else None
         render.show(rows, columns, as_json=self.as_json, empty=empty, prose=prose, ids=short)
 
-    def show_pages(
-        self,
-        look: Callable[[int, str | None], Any],
-        name: str,
-        columns: render.Columns[Any],
-        limit: int,
-        cursor: str | None,
-        everything: bool,
-        *,
-        empty: str,
-        ids: bool = False,
-    ) -> None:
-        """One page of a list, or all of them; `name` is the attribute of a page that has its rows."""
-
-        def rows() -> Iterator[Any]:
-            nonlocal cursor
-            while True:
-                page = look(limit, cursor)
-                yield from getattr(page, name)
-                cursor = page.next
-                if cursor is None or not everything:
-                    return
-
-        self.show(rows(), columns, empty=empty, ids=ids)
-        if cursor is not None:
-            render.note(f"there are more: --cursor {cursor}, or --all")
-
 
 class Noun(TyperGroup):
     """A word with verbs below it. Each verb is built when it is called: building all takes longer than most of them."""
@@ -223,6 +196,15 @@ def command(
         return run
 
     return extend
+
+
+def extend(function: Callable[..., Any], more: Iterable[inspect.Parameter]) -> None:
+    """Give a function that takes any keywords those that typer is to read."""
+    signature = inspect.signature(function)
+    own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+    added = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in more]
+    function.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined] # inspect reads it
+    function.__annotations__ |= {one.name: one.annotation for one in added}
 
 
 def _option(name: str, annotation: Any, default: object = None) -> inspect.Parameter:

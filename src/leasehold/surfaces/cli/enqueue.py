@@ -18,6 +18,7 @@ from leasehold.surfaces.cli.jobs import jobs
 from leasehold.surfaces.cli.load import app_and_name
 from leasehold.surfaces.cli.logs import set_up_logging
 from leasehold.surfaces.cli.problems import Exit, complain
+from leasehold.surfaces.cli.verbs import json_object
 
 if TYPE_CHECKING:
     from leasehold.app import Leasehold
@@ -59,7 +60,7 @@ def enqueue(
         settings["priority"] = _number(priority)
     longest = None if wait is None else seconds(wait, "wait")
     app = call.load(name)
-    job = app.enqueue(task, _arguments(text), delay=delay, hold=hold, **settings)
+    job = app.enqueue(task, json_object(text, "JSON"), delay=delay, hold=hold, **settings)
     _print_job(call, app, job, longest)
 
 
@@ -79,7 +80,7 @@ def run_now(
     longest = None if wait is None else seconds(wait, "wait")
     settings: CallOptions = {} if max_running is None else {"max_running": max_running}
     app = call.load(name)
-    job = app.__internals__.named_task(task, settings).run_now(**_arguments(text))
+    job = app.__internals__.named_task(task, settings).run_now(**json_object(text, "JSON"))
     _print_job(call, app, job, longest)
 
 
@@ -110,18 +111,6 @@ def _split(words: list[str], command: str) -> tuple[str, str, str]:
         names.append(last)
     usage = InvalidInput(command, "needs MODULE:APP TASK [JSON]", "such as: tasks:app add '{\"a\": 1}'")
     return *app_and_name(names, usage), arguments
-
-
-def _arguments(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(sys.stdin.read() if text == "-" else text)
-    except ValueError as error:
-        raise InvalidInput(
-            "JSON", f"cannot be read ({error})", "give the arguments as a JSON object"
-        ) from None
-    if not isinstance(found, dict):
-        raise InvalidInput("JSON", "is not an object", 'name the arguments, such as {"a": 1}')
-    return found
 
 
 def _number(priority: str) -> int | str:

@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 from leasehold.domain.records import ExecutionRow
+from leasehold.operations import workers as verbs
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.verbs import add
 
 executions = noun("executions")
-
-
-@command(executions, "list")
-def list_executions(call: Call) -> None:
-    """List running commands and containers, and who watches them. An orphan is one that nobody watches."""
-    rows = call.app.executions()
-    short = call.operations.short_ids([row.job_id for row in rows])
-    call.show(
-        rows,
-        {
-            "job": lambda row: short[row.job_id],
-            "task": lambda row: row.task,
-            "attempt": lambda row: str(row.attempt),
-            "started": lambda row: "not yet" if row.started_at is None else render.ago(row.started_at),
-            "watched by": _watcher,
-            "at": lambda row: row.site,
-        },
-        empty="no commands or containers are running",
-    )
 
 
 def _watcher(row: ExecutionRow) -> str:
     watcher = row.worker or "nobody (orphan)"
     return watcher if row.stop_requested is None else f"{watcher}, {row.stop_requested} requested"
+
+
+add(
+    executions,
+    verbs.list_executions,
+    columns={
+        "id": "job_id",
+        "task": "task",
+        "attempt": "attempt",
+        "started": lambda row: "not yet" if row.started_at is None else render.ago(row.started_at),
+        "watched by": _watcher,
+        "at": "site",
+    },
+    empty="no commands or containers are running",
+    ids=True,
+)
 
 
 @command(executions, acts=True)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupState, GroupStatus, GroupSummary
-from leasehold.domain.states import State
+from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupStatus, GroupSummary
+from leasehold.operations import budgets
+from leasehold.operations import groups as verbs
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command, noun
-from leasehold.surfaces.cli.problems import Exit, complain
+from leasehold.surfaces.cli.limits import LINES
+from leasehold.surfaces.cli.problems import Exit
 from leasehold.surfaces.cli.tables import draw, live
+from leasehold.surfaces.cli.verbs import add
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,37 +26,8 @@ LOOK_EVERY = 5.0
 LISTED = 20
 """Errors that are printed; --json prints all that were read."""
 
+
 groups = noun("groups")
-
-
-@command(groups, "list")
-def list_groups(
-    call: Call,
-    state: Annotated[
-        str | None, typer.Option("--state", "-s", help="active, stopped or held.", metavar="STATE")
-    ] = None,
-    limit: options.Limit = 50,
-    cursor: options.Cursor = None,
-    all_: options.AllPages = False,
-) -> None:
-    """List groups by name: state, live jobs, and the last stop."""
-    wanted = cast("GroupState", state)
-    call.show_pages(
-        lambda limit, cursor: call.app.groups(state=wanted, limit=limit, cursor=cursor),
-        "groups",
-        {
-            "group": lambda row: row.name,
-            "state": lambda row: row.state if row.reason is None else f"{row.state}: {row.reason}",
-            "live": lambda row: f"{row.live:,}",
-            "jobs": lambda row: f"{row.total:,}+" if row.total >= GROUP_TOTAL_CAP else f"{row.total:,}",
-            "changed": lambda row: render.moment(row.changed_at),
-            "last stop": _last_stop,
-        },
-        limit,
-        cursor,
-        all_,
-        empty="no matching groups; put a job into one with --group NAME, or task.using(group=…)",
-    )
 
 
 def _last_stop(row: GroupSummary) -> str:
@@ -62,6 +36,21 @@ def _last_stop(row: GroupSummary) -> str:
         return ""
     by = f" by {stop.actor}" if stop.actor else ""
     return f"{stop.mode}{by}, {render.ago(stop.at)}"
+
+
+add(
+    groups,
+    verbs.list_groups,
+    columns={
+        "group": "name",
+        "state": lambda row: row.state if row.reason is None else f"{row.state}: {row.reason}",
+        "live": lambda row: f"{row.live:,}",
+        "jobs": lambda row: f"{row.total:,}+" if row.total >= GROUP_TOTAL_CAP else f"{row.total:,}",
+        "changed": lambda row: render.moment(row.changed_at),
+        "last stop": _last_stop,
+    },
+    empty="no matching groups; put a job into one with --group NAME, or task.using(group=…)",
+)
 
 
 @command(groups)
@@ -95,15 +84,8 @@ def show(
     return Exit.OK if status.changed else Exit.TIMED_OUT
 
 
-@command(groups, acts=True)
-def release(call: Call, name: options.Name) -> int:
-    """Lift the hold that a stop has put on a group. Exit code 4: it was not on hold."""
-    released = call.app.group(name).release(actor=call.actor)
-    if released or call.as_json:
-        call.report({"name": name, "was_held": released}, f"group {name} is released")
-    else:
-        complain(f"group {name!r} is not on hold")
-    return Exit.OK if released else Exit.REFUSED
+add(groups, verbs.release_group, "group {name} is released", refused="group {name!r} is not on hold")
+add(groups, budgets.group_budget, columns=LINES)
 
 
 def _follow(look: Callable[..., GroupStatus], as_json: bool) -> int:
@@ -182,5 +164,5 @@ def _show(status: GroupStatus, ids: render.Shorten) -> None:
             print(f"… and {len(status.errors) - LISTED:,} more")
 
 
-def _counted(states: Mapping[State, int]) -> str:
+def _counted(states: Mapping[Any, int]) -> str:
     return ", ".join(f"{number:,} {state}" for state, number in states.items())

@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from typing import Annotated
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Annotated, Any, cast
 
 import typer
 
-import leasehold.operations.jobs  # noqa: F401 - each verb for many jobs enters itself in a table
 from leasehold.domain.bulk import LARGEST_LIMIT, RESUMABLE, BulkReport, BulkRequest, BulkVerb, has_moved_on
 from leasehold.domain.checks.states import checked_states
 from leasehold.domain.errors import GroupOnHold, InvalidInput, JobError, LeaseholdError
@@ -19,33 +18,23 @@ from leasehold.domain.job import Job
 from leasehold.domain.records import Filter
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopReport, StopRequest, checked_mode
+from leasehold.operations.verb import VERBS, Verb
 from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.command import Call, command
+from leasehold.surfaces.cli.command import Call, command, extend
 from leasehold.surfaces.cli.jobs import jobs
 from leasehold.surfaces.cli.problems import Exit, code_of, complain, facts_of
+from leasehold.surfaces.cli.verbs import parameter_of, value_of
 
-Reason = Annotated[
-    str | None, typer.Option(help="Kept with the job (cancel, pause, interrupt and skip).", metavar="TEXT")
-]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Forget the stored steps and the checkpoint (resume).")]
 SHOWN = 20
 """Refusals that are printed one by one; the rest are counted."""
 LISTED = 20
 """Jobs that still run which are printed; --json prints all that were read."""
 
-VERBS: dict[str, tuple[BulkVerb, str]] = {
-    "cancel": ("cancel", "Cancel jobs; running ones are asked to stop."),
-    "pause": ("pause", "Pause jobs; running ones are asked to stop and can be resumed."),
-    "interrupt": ("interrupt", "Pause running jobs and cancel the others."),
-    "resume": ("resume", "Resume paused, failed or timed-out jobs."),
-    "retry": ("retry", "Enqueue a new job like each of these."),
-    "skip": ("skip", "Leave failed jobs as they are, and let their lanes continue."),
-    "release": ("release", "Release jobs that were enqueued on hold."),
-}
-"""Command → what it does to each job, and its help."""
+FIELDS = {one.name for one in fields(BulkRequest)} - {"text", "since", "until", "id_prefix"}
+"""Of a request, without what only a search has."""
 
 
-def _add(word: str, verb: BulkVerb, text: str) -> None:
+def _add(word: str, verb: Verb[..., Job]) -> None:
     def change(
         call: Call,
         ids: Annotated[
@@ -62,8 +51,7 @@ def _add(word: str, verb: BulkVerb, text: str) -> None:
             bool, typer.Option("--dry-run", help="Count what the filter finds; change nothing.")
         ] = False,
         yes: options.Yes = False,
-        reason: Reason = None,
-        fresh: Fresh = False,
+        **own: Any,
     ) -> int:
         given = {"queue": queue, "task": task, "lane": lane, "group": group, "tag": tag}
         named = {name: value for name, value in given.items() if value is not None}
@@ -75,37 +63,53 @@ def _add(word: str, verb: BulkVerb, text: str) -> None:
             raise InvalidInput(
                 "--dry-run", "works with a filter only", "leave it out; see `leasehold why ID`"
             )
+        own = {one.name: value_of(call, verb, one, own[one.name]) for one in verb.body}
+        missing = [one.public for one in verb.body if one.required and own[one.name] is None]
+        if missing and not dry_run:
+            raise InvalidInput(f"--{missing[0]}", "is missing", f"{word} needs it")
         request = BulkRequest(
-            verb=verb,
-            filter=Filter(
-                checked_states(state or ()), queue=queue, task=task, lane=lane, group=group, tag=tag
-            ),
+            verb=cast(BulkVerb, word),
+            filter=Filter(checked_states(state or ()), **given),
             everything=True,  # --all was given: see above
             dry_run=dry_run,
             limit=LARGEST_LIMIT,
             actor=call.actor,
-            reason=reason,
-            fresh=fresh,
+            **_keywords(word, own),
         )
         operations = call.operations
         if ids:
-            return _apply(call, word, request, [operations.find_id(one) for one in ids])
+            return _apply(call, verb, request, [operations.find_id(one) for one in ids])
         found = operations.bulk(replace(request, dry_run=True))
         if dry_run:
             return _print_dry(call, word, found)
-        if verb == "retry" and not call.as_json:
+        if word == "retry" and not call.as_json:
             _point_to_resume(named, request.found_by.states)
         many = f"{word} {found.matched:,} job(s)"
         if found.matched and not yes and not call.confirm(f"{many}?", f"is needed to {many}"):
             return Exit.OK
         return _apply_to_all(call, word, request, found.matched)
 
-    change.__doc__ = text
+    change.__doc__ = verb.doc
+    extend(change, [parameter_of(verb, one, as_option=True) for one in verb.body])
     command(jobs, word, acts=True)(change)
 
 
-for _word, (_verb, _text) in VERBS.items():
-    _add(_word, _verb, _text)
+def _keywords(word: str, own: Mapping[str, Any]) -> dict[str, Any]:
+    """The verb's arguments as a request has them: under their names; with the verb's name before it, where a search has
+    a field of that name; else together."""
+    found: dict[str, Any] = {"more": {}}
+    for name, value in own.items():
+        known = next((one for one in (name, f"{word}_{name}") if one in FIELDS), None)
+        if known is not None:
+            found[known] = value
+        elif value is not None:
+            found["more"][name] = value
+    return found
+
+
+for _verb in VERBS:
+    if _verb.bulk:
+        _add(_verb.name.partition(".")[2], _verb)
 
 
 def _print_dry(call: Call, word: str, found: BulkReport) -> int:
@@ -180,18 +184,17 @@ class Tally:
             print(f"{self.word}: {self.done:,} done, {self.refused:,} refused{moved}")
 
 
-def _apply(call: Call, word: str, request: BulkRequest, ids: list[str]) -> int:
+def _apply(call: Call, verb: Verb[..., Job], request: BulkRequest, ids: list[str]) -> int:
     """To jobs that were named one by one."""
-    act: Callable[..., Job] = getattr(call.operations, request.verb)
     with contextlib.ExitStack() as output:
         emit: Callable[[object], None] | None = render.emit if call.as_json else None
         if call.as_json and len(ids) != 1:
             emit = output.enter_context(render.json_array())
-        tally = Tally(word, request, emit, alone=len(ids) == 1)
-        advance = output.enter_context(_bar(word, len(ids)))
+        tally = Tally(request.verb, request, emit, alone=len(ids) == 1)
+        advance = output.enter_context(_bar(request.verb, len(ids)))
         for job_id in ids:
             try:
-                tally.note(job_id, act(job_id, **request.arguments))
+                tally.note(job_id, call.operations.call(verb, job_id, **request.arguments))
             except (JobError, GroupOnHold) as error:
                 tally.note(job_id, error)
             advance()

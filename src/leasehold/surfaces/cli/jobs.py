@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypedDict
 
@@ -14,16 +15,19 @@ import typer
 
 from leasehold.domain.checks.durations import seconds
 from leasehold.domain.errors import InvalidInput, ResultMissing
+from leasehold.operations import budgets, questions
+from leasehold.operations import jobs as verbs
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command, noun
-from leasehold.surfaces.cli.limits import show_lines
+from leasehold.surfaces.cli.limits import LINES
 from leasehold.surfaces.cli.tables import draw, live
+from leasehold.surfaces.cli.verbs import add, instant
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from leasehold.domain.failures import Failures
-    from leasehold.domain.job import Job
+    from leasehold.domain.job import Job, Question
     from leasehold.domain.records import (
         AttemptRecord,
         Criteria,
@@ -31,9 +35,11 @@ if TYPE_CHECKING:
         Page,
         Relation,
         Relative,
+        StepRecord,
         Summary,
     )
     from leasehold.domain.search import SearchPage
+    from leasehold.domain.stream import Seen
     from leasehold.operations.operations import Operations
 
 LONGEST_VALUE = 2000
@@ -108,13 +114,10 @@ def _between(since: str | None, until: str | None, now: Callable[[], datetime]) 
 
 
 def _instant(text: str | None, field: str, now: Callable[[], datetime]) -> datetime | None:
-    """Without a time zone it is the time here, as our lists show it."""
     if text is None:
         return None
-    try:
-        return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):
-        pass
+    with contextlib.suppress(InvalidInput):
+        return instant(text, field)
     try:
         return now() - timedelta(seconds=seconds(text, field))
     except (InvalidInput, OverflowError):
@@ -126,13 +129,13 @@ def _instant(text: str | None, field: str, now: Callable[[], datetime]) -> datet
 def _columns(jobs: Sequence[Summary]) -> render.Columns[Summary]:
     """What a list shows of each job. On a terminal, which has little room: short, without what is the same for all."""
     on_terminal = sys.stdout.isatty()
-    columns: dict[str, Callable[[Summary], object]] = {
-        "id": lambda job: job.id,
-        "state": lambda job: job.state,
-        "task": lambda job: job.task,
-        "queue": lambda job: job.queue,
-        "lane": lambda job: job.lane,
-        "try" if on_terminal else "attempt": lambda job: job.attempt,
+    columns: dict[str, str | Callable[[Summary], object]] = {
+        "id": "id",
+        "state": "state",
+        "task": "task",
+        "queue": "queue",
+        "lane": "lane",
+        "try" if on_terminal else "attempt": "attempt",
         "age" if on_terminal else "created": lambda job: (
             _age(job) if on_terminal else render.ago(job.created_at)
         ),
@@ -198,7 +201,7 @@ def show(call: Call, job_id: options.JobId) -> None:
     attempts = operations.attempts(job_id)
     steps = operations.steps(job_id)
     history = operations.history(job_id)
-    questions = operations.questions(job_id)
+    requested = operations.questions(job_id)
     progress = operations.progress(job_id)
     logs = operations.logs(job_id)
     relatives = operations.relatives(job_id)
@@ -209,12 +212,12 @@ def show(call: Call, job_id: options.JobId) -> None:
     if call.as_json:
         more: dict[str, Any] = {
             "history": history,
-            "questions": questions,
+            "questions": requested,
             "progress": progress,
             "logs": logs,
         }
         more |= {"attempts": attempts, "steps": steps, "relatives": relatives, "budget": budget}
-        render.emit(_all_of(job) | more | ({} if missing is None else {"result_missing": missing}))
+        render.emit(render.plain(job) | more | ({} if missing is None else {"result_missing": missing}))
         return
     render.fields(
         _facts(job, missing)
@@ -225,58 +228,21 @@ def show(call: Call, job_id: options.JobId) -> None:
         _show_relatives(relatives, counts, short)
     if budget:
         print("\nbudget")
-        show_lines(budget)
-    if questions:
+        render.show(budget, LINES)
+    if requested:
         print("\nquestions")
-        render.show(
-            questions,
-            {
-                "key": lambda requested: requested.key,
-                "question": lambda requested: requested.text,
-                "state": lambda requested: requested.status,
-                "answer": lambda requested: "(secret)" if requested.secret else requested.answer,
-            },
-            prose=("question", "answer"),
-        )
+        render.show(requested, QUESTIONS, prose=QUESTION_PROSE)
     if attempts:
         print("\nattempts")
-        render.show(
-            attempts,
-            {
-                "attempt": lambda one: one.number,
-                "outcome": lambda one: one.outcome,
-                "started": lambda one: render.moment(one.started_at),
-                "took": _took,
-                "worker": lambda one: one.worker,
-                "error": lambda one: render.cut(one.error, 80),
-            },
-        )
+        render.show(attempts, ATTEMPTS)
     if steps:
         print("\nsteps")
-        render.show(
-            steps[-MOST_STEPS:],
-            {
-                "step": lambda one: one.name,
-                "attempt": lambda one: one.attempt,
-                "stored": lambda one: render.moment(one.saved_at),
-                "result": lambda one: render.cut(json.dumps(one.result, ensure_ascii=False), 60),
-            },
-        )
+        render.show(steps[-MOST_STEPS:], STEPS)
         if len(steps) > MOST_STEPS:
             render.note(f"{len(steps) - MOST_STEPS:,} earlier steps are left out; see --json")
     if history:
         print("\nhistory")
-        render.show(
-            history,
-            {
-                "at": lambda entry: render.moment(entry.at),
-                "event": lambda entry: entry.event,
-                "state": _moved,
-                "attempt": lambda entry: entry.attempt,
-                "by": lambda entry: entry.actor,
-                "detail": lambda entry: render.cut(entry.detail, 80),
-            },
-        )
+        render.show(history, HISTORY)
     for tail in logs[-1:]:
         print(f"\nlog of attempt {tail.attempt}")
         text = render.clean(tail).rstrip("\n")
@@ -295,6 +261,47 @@ def _moved(entry: HistoryEntry) -> str:
     return f"{entry.from_state} → {entry.to_state}" if moved else entry.to_state
 
 
+def _events(seen: Seen, _: Mapping[str, Any]) -> str:
+    return "\n".join(f"{one.seq} {one.kind} {render.json_text(one.data)}" for one in seen.events)
+
+
+QUESTIONS: render.Columns[Question] = {
+    "key": "key",
+    "question": "text",
+    "state": "status",
+    "answer": lambda one: "(secret)" if one.secret else one.answer,
+}
+QUESTION_PROSE = ("question", "answer")
+ATTEMPTS: render.Columns[AttemptRecord] = {
+    "attempt": "number",
+    "outcome": "outcome",
+    "started": lambda one: render.moment(one.started_at),
+    "took": _took,
+    "worker": "worker",
+    "error": lambda one: render.cut(one.error, 80),
+}
+STEPS: render.Columns[StepRecord] = {
+    "step": "name",
+    "attempt": "attempt",
+    "stored": lambda one: render.moment(one.saved_at),
+    "result": lambda one: render.cut(json.dumps(one.result, ensure_ascii=False), 60),
+}
+HISTORY: render.Columns[HistoryEntry] = {
+    "at": lambda entry: render.moment(entry.at),
+    "event": "event",
+    "state": _moved,
+    "attempt": "attempt",
+    "by": "actor",
+    "detail": lambda entry: render.cut(entry.detail, 80),
+}
+RELATIVES: render.Columns[Relative] = {
+    "relation": lambda one: one.relation.replace("_", " "),
+    "id": "id",
+    "task": "task",
+    "state": "state",
+}
+
+
 def _show_relatives(
     relatives: list[Relative], counts: Mapping[Relation, int], short: Mapping[str, str]
 ) -> None:
@@ -304,12 +311,7 @@ def _show_relatives(
         shown.setdefault(one.relation, []).append(one)
     render.show(
         [one for found in shown.values() for one in found[:LONGEST_FAMILY]],
-        {
-            "relation": lambda one: one.relation.replace("_", " "),
-            "id": lambda one: one.id,
-            "task": lambda one: one.task,
-            "state": lambda one: one.state,
-        },
+        RELATIVES,
         ids=lambda _: short,
     )
     for relation, count in counts.items():
@@ -317,13 +319,6 @@ def _show_relatives(
         if relation not in shown or len(shown[relation]) > LONGEST_FAMILY:
             more = count - min(LONGEST_FAMILY, len(shown.get(relation, ())))
             print(f"… and {more:,} more: {relation.replace('_', ' ')}")
-
-
-def _all_of(job: Job) -> dict[str, Any]:
-    values = {f.name: getattr(job, f.name) for f in fields(job)}
-    for name in ("args", "result"):
-        values[name] = None if values[name] is None else json.loads(values[name])
-    return values
 
 
 def _with_result(operations: Operations, job: Job) -> tuple[Job, str | None]:
@@ -445,9 +440,9 @@ def list_failures(
         found.groups,
         {
             "jobs": lambda one: f"{one.count:,}",
-            "task": lambda one: one.task,
+            "task": "task",
             "last": lambda one: render.ago(one.newest),
-            "id": lambda one: one.sample_id,
+            "id": "sample_id",
             "error": lambda one: one.fingerprint or "(no error recorded)",
         },
         empty="nothing has failed",
@@ -463,3 +458,12 @@ def _note_left_out(found: Failures) -> None:
         render.note(f"{found.left_out:,} more, no more frequent than these, are left out")
     if found.cut:
         render.note(f"these are from the newest {found.looked:,} failed jobs; --limit looks at more")
+
+
+add(jobs, verbs.attempts, columns=ATTEMPTS)
+add(jobs, verbs.steps, columns=STEPS)
+add(jobs, verbs.history, columns=HISTORY)
+add(jobs, verbs.relatives, columns=RELATIVES, ids=True)
+add(jobs, questions.questions, columns=QUESTIONS, prose=QUESTION_PROSE)
+add(jobs, budgets.budget, columns=LINES)
+add(jobs, verbs.read_stream, _events)

@@ -36,12 +36,17 @@ class Top(TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in ENTRIES and cmd_name not in self.commands:
-            from leasehold.surfaces.cli.command import build
+            from leasehold.surfaces.cli.command import Noun, build
 
             first, *_ = [
                 importlib.import_module(f"{__package__}.{module}") for module in modules_of(cmd_name)
             ]
-            self.commands[cmd_name] = build(getattr(first, cmd_name), cmd_name)
+            found = getattr(first, cmd_name)
+            if isinstance(found, Noun):
+                from leasehold.surfaces.cli.verbs import add_missing
+
+                add_missing(cmd_name, found)
+            self.commands[cmd_name] = build(found, cmd_name)
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

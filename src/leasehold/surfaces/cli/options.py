@@ -69,15 +69,14 @@ AllPages = Annotated[bool, typer.Option("--all", help="All pages.")]
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-Reason = Annotated[str | None, typer.Option(help="Shown to anyone who asks why.", metavar="TEXT")]
 JobReason = Annotated[str | None, typer.Option(help="Kept with the job.", metavar="TEXT")]
 Wait = Annotated[
     str | None,
     typer.Option(help="Wait up to this long for its end, and print its result.", metavar="DURATION"),
 ]
-For = Annotated[
-    str | None, typer.Option("--for", help="Resume on its own after this long.", metavar="DURATION")
-]
+For = Annotated[str | None, typer.Option("--for", help="Only for this long.", metavar="DURATION")]
+Until = Annotated[str | None, typer.Option(help="Only until this time.", metavar="TIME")]
+Worker = Annotated[str | None, typer.Option(help="Of this worker.", metavar="NAME")]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.", metavar="LEVEL")]
 LogJson = Annotated[bool, typer.Option("--log-json", help="One JSON object per line.")]
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from leasehold.domain.records import Finding
 
 Row = TypeVar("Row")
-Columns = Mapping[str, Callable[[Row], object]]
-"""The head of each column, and what stands in it for a row."""
+Columns = Mapping[str, str | Callable[[Row], object]]
+"""The head of each column, and what stands in it for a row: a field of it by name, or a function of it."""
 Advance = Callable[[int], None]
 """Moves a progress bar on by so many steps."""
 
@@ -110,7 +110,10 @@ def show_findings(findings: Iterable[Finding], as_json: bool = False) -> None:
 
 
 def cells_of(rows: Sequence[Row], columns: Columns[Row], ids: Shorten | None = None) -> list[list[object]]:
-    cells = [[cell(row) for cell in columns.values()] for row in rows]
+    cells = [
+        [getattr(row, cell) if isinstance(cell, str) else cell(row) for cell in columns.values()]
+        for row in rows
+    ]
     if cells and ids is not None and "id" in columns and sys.stdout.isatty():
         at = list(columns).index("id")
         short = ids([str(row[at]) for row in cells])
@@ -186,10 +189,22 @@ def safe_json(text: str) -> str:
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
+ENCODED = {
+    "Job": ("args", "result"),
+    "ScheduleRow": ("args",),
+    "OpenQuestion": ("schema",),
+    "Question": ("schema", "answer"),
+}
+"""Fields of records that are JSON already, by the record's name: importing the records takes longer than most help."""
+
+
 def plain(value: Any) -> Any:
     """Dataclasses as objects, times as ISO 8601 in UTC."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        found = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        for name in ENCODED.get(type(value).__name__, ()):
+            found[name] = None if found[name] is None else json.loads(found[name])
+        return found | ({"orphaned": value.orphaned} if hasattr(value, "orphaned") else {})
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     if isinstance(value, Mapping):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 import typer
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.records import ScheduleRow
 from leasehold.domain.schedules import Missed, Overlap, Schedule
-from leasehold.surfaces.cli import options, render
+from leasehold.operations import schedules as verbs
+from leasehold.surfaces.cli import render
 from leasehold.surfaces.cli.command import Call, command, noun
 from leasehold.surfaces.cli.load import APP_VARIABLE
+from leasehold.surfaces.cli.verbs import add, json_object
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
 App = Annotated[
@@ -24,31 +25,6 @@ App = Annotated[
 schedules = noun("schedules")
 
 
-@command(schedules, "list")
-def list_schedules(call: Call) -> None:
-    """List schedules with their next and last tick."""
-    rows = call.app.schedules.list()
-    if call.as_json:
-        with render.json_array() as add:
-            for row in rows:
-                add(_plain(row))
-        return
-    call.show(
-        rows,
-        {
-            "schedule": lambda row: row.name,
-            "task": lambda row: row.task,
-            "when": lambda row: _schedule(row).when,
-            "next": lambda row: "" if row.paused or row.orphaned else render.ago(row.next_at),
-            "last": lambda row: render.ago(row.last_at),
-            "state": lambda row: "paused" if row.paused else "orphaned" if row.orphaned else "on",
-            "why": _why,
-        },
-        empty="no schedules; declare one with @app.schedule, or use leasehold schedules set",
-        prose=["why"],
-    )
-
-
 def _why(row: ScheduleRow) -> str:
     if row.paused:
         return ": ".join(part for part in (row.paused_by and f"by {row.paused_by}", row.reason) if part)
@@ -57,6 +33,23 @@ def _why(row: ScheduleRow) -> str:
 
 def _schedule(row: ScheduleRow) -> Schedule:
     return Schedule(name=row.name, task=row.task, every=row.every, cron=row.cron, tz=row.tz)
+
+
+add(
+    schedules,
+    verbs.list_schedules,
+    columns={
+        "schedule": "name",
+        "task": "task",
+        "when": lambda row: _schedule(row).when,
+        "next": lambda row: "" if row.paused or row.orphaned else render.ago(row.next_at),
+        "last": lambda row: render.ago(row.last_at),
+        "state": lambda row: "paused" if row.paused else "orphaned" if row.orphaned else "on",
+        "why": _why,
+    },
+    empty="no schedules; declare one with @app.schedule, or use leasehold schedules set",
+    prose=["why"],
+)
 
 
 @command(schedules, "next")
@@ -102,7 +95,7 @@ def set_schedule(
     row = call.load(_needed(app_name)).schedules.set(
         name,
         task,
-        _arguments(args),
+        json_object(args, "args"),
         every=every,
         cron=cron,
         tz=tz,
@@ -110,7 +103,7 @@ def set_schedule(
         overlap=cast(Overlap, overlap),
         actor=call.actor,
     )
-    call.report(_plain(row), f"schedule {name}: {_schedule(row).when}; next {render.clean(row.next_at)}")
+    call.report(row, f"schedule {name}: {_schedule(row).when}; next {render.clean(row.next_at)}")
 
 
 def _needed(app_name: str) -> str:
@@ -119,30 +112,16 @@ def _needed(app_name: str) -> str:
     return app_name
 
 
-def _arguments(text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise InvalidInput("args", f"is not JSON ({error})", 'give an object, such as {"day": 1}') from None
-    if not isinstance(found, dict):
-        raise InvalidInput("args", "is not an object", 'give an object, such as {"day": 1}')
-    return found
-
-
-@command(schedules, "pause", acts=True)
-def pause_schedule(call: Call, name: Name, reason: options.Reason = None) -> None:
-    """Pause a schedule: no ticks until it is resumed."""
-    row = call.app.schedules.pause(name, reason, actor=call.actor)
-    call.report(_plain(row), f"schedule {name} is paused")
+add(schedules, verbs.pause_schedule, "schedule {name} is paused")
 
 
 @command(schedules, "resume", acts=True)
 def resume_schedule(call: Call, name: Name) -> None:
     """Resume a schedule, with ticks from now on."""
-    resumed = call.app.schedules.resume(name, actor=call.actor)
-    row = call.app.schedules.get(name)
+    resumed = call.operations.call(verbs.resume_schedule, name, actor=call.actor)
+    row = call.operations.call(verbs.get_schedule, name)
     text = f"schedule {name} is on; next {render.clean(row.next_at)}"
-    call.report(_plain(row), text if resumed else f"schedule {name} was not paused")
+    call.report(row, text if resumed else f"schedule {name} was not paused")
 
 
 @command(schedules, "run", acts=True, store=False)
@@ -152,12 +131,4 @@ def run_schedule(call: Call, name: Name, app_name: App = "") -> None:
     call.report({"id": job.id}, job.id)
 
 
-@command(schedules, "delete", acts=True)
-def delete_schedule(call: Call, name: Name) -> None:
-    """Delete a schedule; its jobs stay."""
-    call.app.schedules.delete(name, actor=call.actor)
-    call.report({"name": name, "deleted": True}, f"schedule {name} is deleted")
-
-
-def _plain(row: ScheduleRow) -> dict[str, Any]:
-    return {**render.plain(row), "args": json.loads(row.args), "orphaned": row.orphaned}
+add(schedules, verbs.delete_schedule, "schedule {name} is deleted")

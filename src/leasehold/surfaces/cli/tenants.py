@@ -6,35 +6,35 @@ from typing import Annotated
 
 import typer
 
+from leasehold.operations import tenants as verbs
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.verbs import add
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The tenant's name.")]
 
 tenants = noun("tenants")
 
 
-@command(tenants, "list", tenant=False)
-def list_tenants(call: Call) -> None:
-    """List tenants, and when each last had something to do."""
-    call.show(
-        call.app.tenants.list(),
-        {
-            "tenant": lambda row: row.name,
-            "ready": lambda row: "yes" if row.ready else "no: run create or drop again",
-            "created": lambda row: row.created_at,
-            "last work": lambda row: row.changed_at,
-        },
-        empty="no tenants; create one with leasehold tenants create NAME",
-    )
-
-
-@command(tenants, acts=True, tenant=False)
-def create(call: Call, name: Name) -> None:
-    """Create a tenant. It gets its own schema on PostgreSQL, its own file on SQLite."""
-    created = call.app.tenants.create(name, actor=call.actor)
-    text = f"tenant {name} is created" if created else f"tenant {name} already exists"
-    call.report({"name": name, "created": created}, text)
+add(
+    tenants,
+    verbs.list_tenants,
+    columns={
+        "tenant": "name",
+        "ready": lambda row: "yes" if row.ready else "no: run create or drop again",
+        "created": "created_at",
+        "last work": "changed_at",
+    },
+    empty="no tenants; create one with leasehold tenants create NAME",
+    tenant=False,
+)
+add(
+    tenants,
+    verbs.create_tenant,
+    "tenant {name} is created",
+    "tenant {name} already exists",
+    tenant=False,
+)
 
 
 @command(tenants, acts=True, tenant=False)

@@ -8,8 +8,10 @@ from typing import Annotated
 import typer
 
 from leasehold.domain.tokens import SCOPES, TokenRow
+from leasehold.operations import tokens as verbs
 from leasehold.surfaces.cli import render
 from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.verbs import add
 
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="The token's name, which the history shows for what it does.")
@@ -92,8 +94,4 @@ def create(
         render.note("store it safely: it is not shown again")
 
 
-@command(tokens, acts=True, tenant=False)
-def revoke(call: Call, name: Name) -> None:
-    """Revoke a token. Its name stays taken."""
-    call.operations.revoke_token(name, actor=call.actor)
-    call.report({"name": name, "revoked": True}, f"token {name} is revoked")
+add(tokens, verbs.revoke_token, "token {name} is revoked", tenant=False)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from leasehold.domain.hooks import EVENTS, ListenerRow
+from leasehold.domain.hooks import EVENTS
+from leasehold.operations import webhooks as verbs
 from leasehold.surfaces.cli import render
 from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.verbs import add
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name, as the list shows it.")]
 Events = Annotated[
@@ -26,7 +28,7 @@ webhooks = noun("webhooks")
 def list_webhooks(call: Call) -> None:
     """List webhooks, without their secrets."""
     listeners = call.operations.list_listeners()
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "name": webhook.name,
             "url": webhook.url,
@@ -39,10 +41,10 @@ def list_webhooks(call: Call) -> None:
     call.show(
         rows,
         {
-            "webhook": lambda row: str(row["name"]),
-            "url": lambda row: str(row["url"]),
-            "events": lambda row: " ".join(row["events"]),  # type: ignore[arg-type] # a list of names
-            "from": lambda row: str(row["source"]),
+            "webhook": lambda row: row["name"],
+            "url": lambda row: row["url"],
+            "events": lambda row: " ".join(row["events"]),
+            "from": lambda row: row["source"],
         },
         empty="no webhooks; add one with leasehold webhooks add NAME URL --event failed",
     )
@@ -84,46 +86,22 @@ def add_webhook(
     call.report(facts, f"webhook {name} is added; its secret, shown only now: {webhook.secret}")
 
 
-@command(webhooks, "remove", acts=True)
-def remove_webhook(call: Call, name: Name) -> None:
-    """Remove a webhook and the events that wait for it."""
-    call.operations.remove_webhook(name, actor=call.actor)
-    call.report({"name": name, "removed": True}, f"webhook {name} is removed")
-
-
-@command(webhooks, "test", acts=True)
-def try_webhook(call: Call, name: Name) -> None:
-    """Let a worker post a `test` event. Prints the id of the delivery's job; leasehold jobs show ID has its outcome."""
-    job = call.operations.try_webhook(name, actor=call.actor)
-    call.report({"id": job.id}, job.id)
-
+add(webhooks, verbs.remove_webhook, "webhook {name} is removed")
+add(webhooks, verbs.try_webhook, "{0.id}")
 
 hooks = noun("hooks", "List or remove hooks: functions and webhooks.", below=webhooks)
 
-
-@command(hooks, "list")
-def list_hooks(call: Call) -> None:
-    """List hooks: their events, what waits, what was given up."""
-    call.show(
-        call.operations.list_listeners(),
-        {
-            "hook": lambda row: row.name,
-            "event": lambda row: row.event,
-            "task": lambda row: row.task or "all",
-            "seen": lambda row: "added by hand" if row.seen_at is None else render.ago(row.seen_at),
-            "waiting": lambda row: str(row.waiting),
-            "given up": _given_up,
-        },
-        empty="no hooks; register a function with @app.on, or add a webhook",
-    )
-
-
-def _given_up(row: ListenerRow) -> str:
-    return f"{row.given_up}: {row.last_error}" if row.given_up else ""
-
-
-@command(hooks, "remove", acts=True)
-def remove_hook(call: Call, name: Name) -> None:
-    """Remove a hook and the events that wait for it. A worker that has its code registers it again when it starts."""
-    call.operations.remove_listener(name, actor=call.actor)
-    call.report({"name": name, "removed": True}, f"hook {name} is removed")
+add(
+    hooks,
+    verbs.list_listeners,
+    columns={
+        "hook": "name",
+        "event": "event",
+        "task": lambda row: row.task or "all",
+        "seen": lambda row: "added by hand" if row.seen_at is None else render.ago(row.seen_at),
+        "waiting": "waiting",
+        "given up": lambda row: f"{row.given_up}: {row.last_error}" if row.given_up else "",
+    },
+    empty="no hooks; register a function with @app.on, or add a webhook",
+)
+add(hooks, verbs.remove_listener, "hook {name} is removed")

@@ -2,66 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from leasehold.domain.errors import StoreError
 from leasehold.domain.leases import LeaseRow
 from leasehold.domain.records import Finding
-from leasehold.surfaces.cli import options, render
+from leasehold.operations import workers as verbs
+from leasehold.surfaces.cli import render
 from leasehold.surfaces.cli.command import Call, command, noun
 from leasehold.surfaces.cli.problems import Exit
+from leasehold.surfaces.cli.verbs import add
 
 workers = noun("workers")
-
-
-@command(workers, "list")
-def list_workers(call: Call) -> None:
-    """List live workers, as each last reported."""
-    call.show(
-        call.operations.list_workers(),
-        {
-            "worker": lambda card: card.name,
-            "queues": lambda card: ",".join(card.queues),
-            "tasks": lambda card: len(card.tasks),
-            "running": lambda card: card.running,
-            "places": lambda card: card.concurrency,
-            "version": lambda card: card.version,
-            "seen": lambda card: render.ago(card.seen_at),
-            "state": lambda card: "draining" if card.draining else "ok",
-        },
-        empty="no live workers; start one with leasehold worker MODULE:APP",
-    )
-
-
-@command(workers, "leases")
-def list_leases(
-    call: Call,
-    worker: Annotated[str | None, typer.Option(help="Of this worker.", metavar="NAME")] = None,
-    limit: options.Limit = 50,
-    cursor: options.Cursor = None,
-    all_: options.AllPages = False,
-) -> None:
-    """List leases: which worker runs which job, and until when. A lease runs out unless it is renewed."""
-    call.show_pages(
-        lambda limit, cursor: call.app.leases(worker=worker, limit=limit, cursor=cursor),
-        "leases",
-        {
-            "id": lambda row: row.job_id,
-            "task": lambda row: row.task,
-            "queue": lambda row: row.queue,
-            "attempt": lambda row: str(row.attempt),
-            "worker": _holder,
-            "since": lambda row: render.ago(row.started_at),
-            "expires": _expiry,
-        },
-        limit,
-        cursor,
-        all_,
-        empty="nothing is running",
-        ids=True,
-    )
 
 
 def _holder(row: LeaseRow) -> str:
@@ -73,6 +23,38 @@ def _expiry(row: LeaseRow) -> str:
     return (
         f"in {render.span(row.expires_in)}" if row.expires_in >= 0 else f"{render.span(-row.expires_in)} ago"
     )
+
+
+add(
+    workers,
+    verbs.list_workers,
+    columns={
+        "worker": "name",
+        "queues": lambda card: ",".join(card.queues),
+        "tasks": lambda card: len(card.tasks),
+        "running": "running",
+        "places": "concurrency",
+        "version": "version",
+        "seen": lambda card: render.ago(card.seen_at),
+        "state": lambda card: "draining" if card.draining else "ok",
+    },
+    empty="no live workers; start one with leasehold worker MODULE:APP",
+)
+add(
+    workers,
+    verbs.list_leases,
+    columns={
+        "id": "job_id",
+        "task": "task",
+        "queue": "queue",
+        "attempt": "attempt",
+        "worker": _holder,
+        "since": lambda row: render.ago(row.started_at),
+        "expires": _expiry,
+    },
+    empty="nothing is running",
+    ids=True,
+)
 
 
 @command(workers)

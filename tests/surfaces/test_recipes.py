@@ -1,0 +1,126 @@
+"""Recipes are true: a verb that is said once in the table stands on every surface, without another line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.architecture.sources import ROOT
+from tests.backends import Backend
+
+TOY = """
+import contextlib, io, json, os
+from typing import Annotated
+
+from pydantic import Field
+
+from leasehold import Leasehold
+from leasehold.domain.job import Job
+from leasehold.domain.states import State
+from leasehold.http import create_app
+from leasehold.operations.arguments import Actor, JobId, Reason
+from leasehold.operations.verb import Backend, verb
+from leasehold.surfaces.cli.main import run
+from tests.surfaces.serving import listening
+
+Times = Annotated[int, Field(ge=1, le=9, description="How often.")]
+
+
+@verb("job.nudge", scope="operate", guard="job", http="POST /v1/jobs/{id}/nudge", bulk=(State.QUEUED,))
+def nudge(
+    backend: Backend, job_id: JobId, *, times: Times = 1, reason: Reason = None, actor: Actor = None
+) -> Job:
+    \"\"\"Nudge a job.\"\"\"
+    return backend.store.pause(job_id, actor, f"nudged {times} times")
+
+
+@verb("queue.nudge", scope="operate", guard="queue", http="POST /v1/queues/{name}/nudge")
+def nudge_queue(backend: Backend, name: str, *, times: Times = 1, actor: Actor = None) -> bool:
+    \"\"\"Nudge a queue.\"\"\"
+    return times > 1
+
+
+app = Leasehold(os.environ["LEASEHOLD_URL"], schema=os.environ["LEASEHOLD_SCHEMA"])
+
+
+@app.task
+def work() -> None: ...
+
+
+def cli(*words):
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        code = run(words)
+    return code, out.getvalue()
+
+
+def new(queue="default"):
+    return app.enqueue("work", queue=queue).id
+
+
+found = {}
+with app, listening(app, create_app(app)) as server:
+    http = server.client("read", "operate")
+    over_http, named, listed = new(), new(), new("q1")
+    answer = http.post(f"/v1/jobs/{over_http}/nudge", json={"times": 2, "reason": "a test"})
+    found["http"] = answer.status_code, answer.json()["reason"]
+    found["openapi"] = http.get("/openapi.json").json()["paths"]["/v1/jobs/{id}/nudge"]["post"]
+    code, text = cli("jobs", "nudge", named, "--times", "3", "--actor", "ann", "--json")
+    found["by id"] = code, json.loads(text)["state"], app.get(named).reason
+    code, text = cli("jobs", "nudge", "--queue", "q1", "--times", "4", "--yes", "--json")
+    found["by filter"] = code, [one["id"] == listed for one in json.loads(text)], app.get(listed).reason
+    found["usage"] = cli("jobs", "nudge", new(), "--fresh")[0]
+    in_bulk = new("q2")
+    bulk = {"verb": "nudge", "queue": "q2", "dry_run": False}
+    found["bulk"] = http.post("/v1/jobs/bulk", json=bulk).json()["changed"], app.get(in_bulk).state
+    found["help"] = cli("jobs", "--help")[1], cli("queues", "--help")[1]
+    code, text = cli("queues", "nudge", "q1", "--times", "2", "--json")
+    found["queue"] = code, json.loads(text)
+    found["queue in words"] = cli("queues", "nudge", "q1")
+    found["audit"] = [(row.verb, row.target, row.detail) for row in app.audit(verb="job.nudge").entries]
+    found["ids"] = [in_bulk, listed, named, over_http]
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture
+def toy(backend: Backend, tmp_path: Path) -> dict[str, Any]:
+    """What a program finds that adds verbs to its table: in a process of its own, so that no other test sees them."""
+    program = tmp_path / "toy.py"
+    program.write_text(TOY)
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "LEASEHOLD_URL": backend.url, "LEASEHOLD_SCHEMA": backend.schema},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_a_new_verb_is_on_http_the_command_line_in_bulk_and_in_the_audit(toy: dict[str, Any]):
+    assert toy["http"] == [200, "nudged 2 times"]
+    assert (toy["openapi"]["summary"], toy["openapi"]["description"]) == ("Nudge Job", "Nudge a job.")
+    assert toy["by id"] == [0, "paused", "nudged 3 times"]
+    assert toy["by filter"] == [0, [True], "nudged 4 times"]
+    assert toy["usage"] == 2, "it has the options of its own verb, and no others"
+    assert toy["bulk"] == [1, "paused"]
+    assert [verb for verb, _, _ in toy["audit"]] == ["job.nudge"] * 4
+    assert [target for _, target, _ in toy["audit"]] == toy["ids"]
+    assert toy["audit"][2][2] == {"times": 3}
+    in_jobs, in_queues = toy["help"]
+    assert "Nudge a job." in in_jobs
+    assert "Nudge a queue." in in_queues
+    assert toy["queue"] == [0, {"name": "q1", "times": 2, "changed": True}]
+    assert toy["queue in words"] == [0, "queue.nudge q1: nothing to do\n"]
+
+
+# Here: the same verb through `Remote`, and a new field of a job in every JSON.
