@@ -35,7 +35,6 @@ class Watched(Protocol):
 
     def read_output(self) -> None:
         """Pass on what it has written since. Runs in a thread."""
-        ...
 
 
 class Executions:

@@ -36,7 +36,6 @@ class Batching(Protocol):
 class BatchWriter(Protocol):
     def expect(self, steps: Batching) -> None:
         """A batch has begun. Its attempt may write it with its next step, or do something else for an hour."""
-        ...
 
     def stop(self) -> None: ...
 

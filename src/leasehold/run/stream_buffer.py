@@ -154,21 +154,17 @@ class StreamWriter(Protocol):
 
     def stream_of(self, run: Teller) -> RunStream:
         """Return one stream per attempt, whichever thread reports first: two streams would use the same places."""
-        ...
 
     def put(
         self, stream: RunStream, kind: str, data: str | None = None, key: str | None = None, text: str = ""
     ) -> bool:
         """Callable from any thread. Returns False if too much is waiting."""
-        ...
 
     def wait_for_room(self, stream: RunStream, seconds: float) -> None: ...
 
     def wait_until_taken(self, stream: RunStream, upto: int, seconds: float) -> bool:
         """Raises LeaseLost if the notes can never be stored."""
-        ...
 
     def write(self, streams: Iterable[RunStream]) -> set[RunStream]:
         """Write what these attempts have reported so far. Returns those with notes left: their rows are locked. Raises
         StoreError: nothing is lost, it is tried again."""
-        ...

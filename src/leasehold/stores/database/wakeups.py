@@ -49,21 +49,17 @@ class Wakeups(Protocol):
 
     def wait(self, seconds: float) -> Hint:
         """Block until something may have changed, at most `seconds`. The hint, or NOTHING."""
-        ...
 
     def call(self, on_hint: Callable[[Hint], None]) -> bool:
         """Call this function with each hint as it comes, from the thread that receives it; `wait` then returns no
         hints. False: hints come only to a thread that calls `wait`."""
-        ...
 
     def stir(self) -> None:
         """There was work: more may follow soon."""
-        ...
 
     @property
     def listens(self) -> bool:
         """Hints arrive, from other processes too. False: until they do, only polling finds changes."""
-        ...
 
     def close(self) -> None: ...
 

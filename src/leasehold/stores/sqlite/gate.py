@@ -31,7 +31,6 @@ class OpenFile(Protocol):
     @property
     def identity(self) -> Identity | None:
         """Of the file as it was last known."""
-        ...
 
     @property
     def is_open(self) -> bool: ...
