@@ -17,7 +17,7 @@ from leasehold.stores.results import Order
 from leasehold.stores.verbs.audit import AuditVerbs
 from leasehold.stores.verbs.budgets import BudgetVerbs
 from leasehold.stores.verbs.caller_transaction import EnlistVerbs
-from leasehold.stores.verbs.claim import ClaimVerbs
+from leasehold.stores.verbs.claim import ClaimRequest, ClaimVerbs
 from leasehold.stores.verbs.database_checks import VitalVerbs
 from leasehold.stores.verbs.enqueue_once import EnqueueOnceVerbs
 from leasehold.stores.verbs.events import EventVerbs
@@ -81,7 +81,6 @@ class JobStore(
         """The same store over a connection of its own, for calls that must not wait behind others, such as renewals."""
 
     # -- claim -----------------------------------------------------------------------------------------------------
-    @abstractmethod
     def claim(
         self,
         worker: str,
@@ -99,6 +98,15 @@ class JobStore(
         of being leased. `idle` says that the same claim found nothing a moment ago: the result is the same but may come
         sooner. `order` says how several queues share the room: as one queue ("mixed"), in equal shares beginning with
         the first ("turns"), or each queue only when the ones before it are empty ("strict")."""
+        if limit < 1:
+            return []
+        self._make_worker_name(worker)
+        request = ClaimRequest(worker, queues, tasks, limit, order)
+        return self._claim_in_time(lambda: self._claim(request, idle))
+
+    @abstractmethod
+    def _claim(self, request: ClaimRequest, idle: bool) -> list[Grant]:
+        """Claim once, jobs whose time is over included."""
 
     # -- wake-ups --------------------------------------------------------------------------------------------------
     @abstractmethod

@@ -73,8 +73,7 @@ class BudgetVerbs(Verbs):
 
     def spending(self, job_id: str) -> list[Spending]:
         """The job's ledger in the order of time."""
-        rows = self._database.read(lambda session: session.rows("list_spending", id=job_id))
-        return [Spending(**row) for row in rows]
+        return [Spending(**row) for row in self._rows("list_spending", id=job_id)]
 
     def top_up(self, job_id: str, amounts: Mapping[str, int], actor: str | None = None) -> list[BudgetLine]:
         """Raise the job's limits by these amounts. Raises Refused if the job is final, and InvalidInput for a unit

@@ -64,9 +64,7 @@ class EventVerbs(Verbs):
         """The job's state and its updates numbered above `since`, read at one moment. The result is final: no smaller
         number appears later. Raises JobNotFound."""
         place = min(max(since, 0), LAST_PLACE)
-        rows = self._database.read(
-            lambda session: session.rows("read_stream", id=job_id, since=place, limit=limit)
-        )
+        rows = self._rows("read_stream", id=job_id, since=place, limit=limit)
         if not rows:
             raise JobNotFound(job_id)
         events = [event_of(row) for row in rows if row["seq"] is not None]
@@ -75,24 +73,23 @@ class EventVerbs(Verbs):
     def mark_jobs(self, ids: Sequence[str]) -> dict[str, str]:
         """A text for each job that exists, which changes as soon as the job's state changes, a stop is requested, or
         the job emits something. One read covers all of the jobs."""
-        return dict(self._database.read(lambda session: session.tuples("mark_jobs", ids=sorted(ids))))
+        return dict(self._tuples("mark_jobs", ids=sorted(ids)))
 
     def progress(self, job_id: str) -> Progress | None:
         """The last progress that the job reported."""
-        rows = self._database.read(lambda session: session.rows("read_progress", id=job_id))
+        rows = self._rows("read_progress", id=job_id)
         if not rows:
             return None
         return progress_of(rows[0]["data"], rows[0]["at"])
 
     def logs(self, job_id: str) -> list[LogTail]:
         """The log tails, by attempt."""
-        rows = self._database.read(lambda session: session.rows("read_logs", id=job_id))
-        return [LogTail(**row) for row in rows]
+        return [LogTail(**row) for row in self._rows("read_logs", id=job_id)]
 
     def log_mark(self, job_id: str, attempt: int) -> str | None:
         """How far the source of the attempt's log was read when its last lines were stored, as the writer put it
         (`Note.data`). None: the writer gave no mark."""
-        rows = self._database.read(lambda session: session.rows("read_log_mark", id=job_id, attempt=attempt))
+        rows = self._rows("read_log_mark", id=job_id, attempt=attempt)
         return rows[0]["read_to"] if rows else None
 
 

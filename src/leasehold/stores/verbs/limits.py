@@ -108,8 +108,7 @@ class LimitVerbs(Verbs):
 
     def list_rates(self) -> list[RateRow]:
         """All rates, with the time until the next job of each may start."""
-        rows = self._database.read(lambda session: session.rows("read_rates", keys=None))
-        return [_rate_row(row) for row in rows]
+        return [_rate_row(row) for row in self._rows("read_rates", keys=None)]
 
     def limits_of(self, gate: int) -> GateLimits:
         """What jobs behind this gate need, how much of it is in use, and which jobs use it."""

@@ -102,7 +102,7 @@ class PruneVerbs(ResultVerbs):
     def retention(self) -> dict[str, dict[State, float | None]]:
         """The rules of `set_retention`, by task."""
         found: dict[str, dict[State, float | None]] = {}
-        for task, state, age in self._database.read(lambda session: session.tuples("list_retention")):
+        for task, state, age in self._tuples("list_retention"):
             found.setdefault(task, {})[_STATES[state]] = age
         return found
 

@@ -44,13 +44,12 @@ class QuestionVerbs(Verbs):
 
     def questions(self, job_id: str) -> list[Question]:
         """All questions of the job in the order of asking, without secret answers."""
-        rows = self._database.read(lambda session: session.rows("list_questions", id=job_id))
-        return [Question(**row) for row in rows]
+        return [Question(**row) for row in self._rows("list_questions", id=job_id)]
 
     def read_question(self, job_id: str, key: str) -> Question | None:
         """A question for the job's own attempt: with its answer, even a secret one, and expired if its time is over on
         the store's clock."""
-        rows = self._database.read(lambda session: session.rows("read_question", id=job_id, key=key))
+        rows = self._rows("read_question", id=job_id, key=key)
         return Question(**rows[0]) if rows else None
 
     def open_questions(

@@ -61,12 +61,11 @@ class ScheduleVerbs(EnqueueVerbs):
 
     def leave_schedules(self, worker: str) -> None:
         """Withdraw the declarations of a worker that ends."""
-        self._database.single(lambda session: session.run("leave_schedules", worker=worker))
+        self._run("leave_schedules", worker=worker)
 
     def list_schedules(self) -> list[ScheduleRow]:
         """All schedules with their next tick."""
-        rows = self._database.read(lambda session: session.rows("list_schedules", age=SILENT_AFTER))
-        return [record_of(ScheduleRow, row) for row in rows]
+        return [record_of(ScheduleRow, row) for row in self._rows("list_schedules", age=SILENT_AFTER)]
 
     def set_schedule(self, schedule: Schedule) -> ScheduleRow:
         """Create or change a schedule at run time. Raises InvalidInput if the code of a live worker declares it."""

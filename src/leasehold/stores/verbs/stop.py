@@ -65,8 +65,7 @@ class StopVerbs(Verbs):
 
     def still_running(self, ids: Sequence[str]) -> list[str]:
         """Which of these jobs still run."""
-        rows = self._database.read(lambda session: session.tuples("still_running", ids=sorted(ids)))
-        return [row[0] for row in rows]
+        return [row[0] for row in self._tuples("still_running", ids=sorted(ids))]
 
 
 def _find(session: Session, scope: StopScope, before: str | None, running: bool) -> Stoppable:

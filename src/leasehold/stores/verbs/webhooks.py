@@ -32,8 +32,7 @@ class WebhookVerbs(HookVerbs):
 
     def list_webhooks(self) -> list[Webhook]:
         """All webhooks."""
-        rows = self._database.read(lambda session: session.rows("list_webhooks"))
-        return [Webhook(secret=row.pop("signing_key"), **row) for row in rows]
+        return [Webhook(secret=row.pop("signing_key"), **row) for row in self._rows("list_webhooks")]
 
     def find_webhook(self, name: str) -> Webhook | None:
         """The webhook, or None."""

@@ -49,6 +49,18 @@ class Verbs:
         """Close the store's connections."""
         self._database.close()
 
+    def _rows(self, statement: str, /, **parameters: Any) -> list[Row]:
+        """Run one statement for reading."""
+        return self._database.read(lambda session: session.rows(statement, **parameters))
+
+    def _tuples(self, statement: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        """Run one statement for reading, each row as a tuple."""
+        return self._database.read(lambda session: session.tuples(statement, **parameters))
+
+    def _run(self, statement: str, /, **parameters: Any) -> None:
+        """Run one statement that writes; it is a transaction by itself."""
+        self._database.single(lambda session: session.run(statement, **parameters))
+
     def _make_worker_name(self, worker: str) -> None:
         """In a transaction of its own, before the first claim: a lease knows its owner by a number."""
         if worker not in self._worker_names:
