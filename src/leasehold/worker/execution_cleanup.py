@@ -23,20 +23,14 @@ TOMBSTONES_FOR = 7 * 86400.0
 """Seconds that tombstones are kept. No starter is that late."""
 
 
-class ExecutionCleanup:
+class ExecutionCleanup(Service):
     """Cleans up only for jobs of this database: executions of another may share the folder or the engine."""
 
     def __init__(self, store: JobStore, runners: Callable[[], Collection[AnyRunner]]) -> None:
+        super().__init__("leftovers", self.beat, first=FIRST)
         self._store = store
         self._runners = runners
         self._rounds = 0
-        self._service = Service("leftovers", self.beat, first=FIRST)
-
-    def start(self) -> None:
-        self._service.start()
-
-    def stop(self) -> None:
-        self._service.stop()
 
     def beat(self) -> float:
         for runner in self._runners():

@@ -50,7 +50,7 @@ class _Every(Container[Any]):
         return True
 
 
-class HookDispatcher:
+class HookDispatcher(Service):
     def __init__(
         self,
         store: JobStore,
@@ -58,6 +58,7 @@ class HookDispatcher:
         make_job: Callable[[Delivery], NewJob],
         on_webhooks: Callable[[], None],
     ) -> None:
+        super().__init__("hooks", self._beat, slowest=SELDOM)
         self._store = store
         self._hooks = hooks
         self._make_job = make_job
@@ -74,8 +75,6 @@ class HookDispatcher:
         self._hurry = False
         self._begun = self._ended = 0
         self._turn = threading.Condition()
-        self._stopping = False
-        self._service = Service("hooks", self._beat, slowest=SELDOM)
 
     # -- for the worker --------------------------------------------------------------------------------------------
     def register(self) -> None:
@@ -85,18 +84,15 @@ class HookDispatcher:
         except StoreError as error:
             logger.warning("hooks could not be registered yet: %s", error)
 
-    def start(self) -> None:
-        self._service.start()
-
     def hint(self, hint: Hint = Hint.HOOKS) -> None:
         # A commit by another process concerns us only if there is a hook to call.
         if hint != ANYTHING or self._serves:
-            self._service.nudge()
+            self.nudge()
 
     def notify(self, happened: Happened) -> None:
         """Send a notification that no transition in the database causes. Called on the loop; our thread delivers it."""
         self._untold.append(happened)
-        self._service.nudge()
+        self.nudge()
 
     def flush(self, seconds: float = 5.0) -> None:
         """Wait until everything up to now was delivered, as far as possible."""
@@ -105,12 +101,11 @@ class HookDispatcher:
         with self._turn:
             begun = self._begun
             self._hurry = True
-            self._service.nudge()
+            self.nudge()
             self._turn.wait_for(lambda: self._ended > begun, seconds)
 
     def stop(self) -> None:
-        self._stopping = True
-        self._service.stop()
+        super().stop()
         if self._serves or self._untold:
             try:
                 self._round()

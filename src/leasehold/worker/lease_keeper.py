@@ -32,14 +32,14 @@ LOOKING = 0.25
 _RENEW_AT: Callable[[Attempt], float] = attrgetter("renew_at")
 
 
-class LeaseKeeper:
+class LeaseKeeper(Service):
     def __init__(self, store: JobStore, attempts: Attempts, listens: Callable[[], bool]) -> None:
+        # After trouble every second counts: other workers reap what is not renewed.
+        super().__init__("lease keeper", self._beat, first=0.05, slowest=1.0)
         self._store = store
         self._attempts = attempts
         self._hears = listens
         """Whether stop requests of other processes arrive as hints."""
-        # After trouble every second counts: other workers reap what is not renewed.
-        self._service = Service("lease keeper", self._beat, first=0.05, slowest=1.0)
         self._next_at = float("inf")
         """When the next beat is due; infinite during a beat, so that no lease that comes meanwhile is missed."""
         self._look_at = float("inf")
@@ -51,16 +51,13 @@ class LeaseKeeper:
         self.looks = 0
         """Reads of flags sent."""
 
-    def start(self) -> None:
-        self._service.start()
-
     def expect(self, renew_at: float) -> None:
         """Leases have come, the first of which is due then. The keeper may be asleep for longer than they last."""
         if not self._hears():
             renew_at = min(renew_at, self._looked_at + LOOKING)
         if renew_at < self._next_at:
             self._next_at = renew_at
-            self._service.nudge()
+            self.nudge()
 
     def look(self) -> None:
         """A stop may have been requested. Callable from any thread; many calls cause one read."""
@@ -70,10 +67,10 @@ class LeaseKeeper:
             self._look_at = look_at
             if look_at < self._next_at:
                 self._next_at = look_at
-                self._service.nudge()
+                self.nudge()
 
     def stop(self) -> None:
-        self._service.stop()
+        super().stop()
         self._store.close()
 
     def _beat(self) -> float:

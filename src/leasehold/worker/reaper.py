@@ -28,11 +28,12 @@ SOONEST = 0.02
 """Least seconds between two looks."""
 
 
-class Reaper:
+class Reaper(Service):
     """Looks at a lease when its renewal is overdue, and again at its expiry: then reaps it, if it has not changed. So
     work is taken over within lease + sweep. The sweep is the longest time until the first look."""
 
     def __init__(self, store: JobStore, sweep: float, meter: Meter | None = None) -> None:
+        super().__init__("reaper", self._beat, first=random.uniform(0, sweep / 2), slowest=sweep)
         self._store = store
         self._meter = meter or Meter(store)
         self._sweep = sweep
@@ -40,13 +41,6 @@ class Reaper:
         self._looked_at = 0.0
         self.ripens_in: float | None = None
         """Seconds from the last look until the first remaining lease can be reaped. None: there is none to wait for."""
-        self._service = Service("reaper", self._beat, first=random.uniform(0, sweep / 2), slowest=sweep)
-
-    def start(self) -> None:
-        self._service.start()
-
-    def stop(self) -> None:
-        self._service.stop()
 
     def _beat(self) -> float:
         try:

@@ -25,7 +25,7 @@ LOOK_EVERY, SELDOM = 5.0, 10.0
 """Most seconds between two reads, so that changes at run time are noticed; the longer one if there is no schedule."""
 
 
-class Scheduler:
+class Scheduler(Service):
     def __init__(
         self,
         store: JobStore,
@@ -34,6 +34,7 @@ class Scheduler:
         declared: Callable[[], Sequence[Schedule]],
         starting: bool = True,
     ) -> None:
+        super().__init__("scheduler", self.beat, slowest=1.0)
         self._store = store
         self._worker = worker
         self._tasks = tasks
@@ -41,11 +42,7 @@ class Scheduler:
         self._starting = starting
         """Whether its start may be the start of a fleet, for `at_start`."""
         self._registered: frozenset[str] | None = None
-        self._service = Service("scheduler", self.beat, slowest=1.0)
         self._stopped = False
-
-    def start(self) -> None:
-        self._service.start()
 
     def retire(self) -> None:
         """Make no more ticks: the worker drains."""
@@ -53,7 +50,7 @@ class Scheduler:
 
     def stop(self) -> None:
         self.retire()
-        self._service.stop()
+        super().stop()
         self.leave()
 
     def once(self) -> None:
