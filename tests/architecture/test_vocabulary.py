@@ -152,7 +152,7 @@ IDENTIFIERS = {
     "Visit": "PageRequest",
     "visit": "page_request",
     "wake": "notify_workers",
-    "wake_here": "notify_workers_here",
+    "wake_here": "notify_here",
     "WEBHOOK_KIND": "WEBHOOK_TASK",
     "Who": "RequestCaller",
     "who": "caller",

@@ -79,6 +79,9 @@ class Database(Protocol):
     def read(self, work: Callable[[Session], T]) -> T:
         """Run `work` for reading."""
 
+    def schema_version(self) -> int:
+        """The number of the last migration; 0: there is no schema yet."""
+
     def refuses_data(self, error: Exception) -> bool:
         """Whether the database refused the values of a statement, as opposed to its circumstances."""
 

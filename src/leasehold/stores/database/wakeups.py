@@ -132,7 +132,7 @@ def tenants_of(label: str) -> str:
     return f"{label} tenants"
 
 
-def notify_workers_here(label: str, hint: Hint = Hint.WORK) -> None:
+def notify_here(label: str, hint: Hint = Hint.WORK) -> None:
     with _ears_lock:
         ears = list(_ears.get(label, ()))
     for listener in ears:

@@ -13,9 +13,8 @@ from leasehold.stores.database.wakeups import ANYTHING, Hint, listen_here
 
 logger = logging.getLogger("leasehold.wakeups")
 
-STOP, HOOKS = "stop", "hooks"
-"""Payloads of hints about flags, and about what somebody listens to. Every other one is about work, or about groups."""
-_HINTS = {STOP: Hint.STOP, HOOKS: Hint.HOOKS}
+PAYLOADS = {Hint.WORK: "", Hint.STOP: "stop", Hint.HOOKS: "hooks"}
+_HINTS = {payload: hint for hint, payload in PAYLOADS.items()}
 PROBE_SECONDS = 10.0
 """A half-open connection delivers nothing and says nothing: the listener asks now and then."""
 

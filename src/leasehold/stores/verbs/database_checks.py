@@ -7,7 +7,6 @@ from datetime import datetime
 
 from leasehold.domain.records import QueueCount
 from leasehold.domain.states import State
-from leasehold.stores.database.statements import read_migrations
 from leasehold.stores.verbs.writing import Verbs
 
 _NAMED = re.compile(
@@ -58,13 +57,6 @@ class VitalVerbs(Verbs):
         """Jobs in no place or in two, and groups that miscount their jobs, as sentences. There must be none."""
         rows = self._rows("list_misplaced", rows=LOOKED_AT, limit=limit)
         return [_MISPLACED[row["what"]].format(row["id"]) for row in rows]
-
-    def _missing_objects(self, package: str) -> list[str]:
-        """Tables, views, indexes and constraints that the migrations make and the database does not have. A migration
-        that drops one of them has to be taken into account here."""
-        rows = self._rows("list_definitions")
-        there = named_objects("\n".join(row["definition"] for row in rows))
-        return sorted(named_objects("\n".join(read_migrations(package).values())) - there)
 
 
 def named_objects(text: str) -> set[str]:
