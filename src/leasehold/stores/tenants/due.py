@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from leasehold.domain.errors import TenantNotFound
@@ -52,33 +53,26 @@ class DueInTenants(Parts):
         for sighting in sightings:
             if sighting.id in self._sighted:
                 parts.setdefault(self._sighted[sighting.id], []).append(sighting)
-        reaped: list[Reaped] = []
 
-        def reap(name: Name, store: JobStore) -> None:
-            reaped.extend(replace(lost, tenant=name) for lost in store.reap(parts[name]))
+        def reap(name: Name, store: JobStore) -> list[Reaped]:
+            return [replace(lost, tenant=name) for lost in store.reap(parts[name])]
 
         try:
-            self._over(list(parts), reap)
+            return list(chain.from_iterable(self._over(list(parts), reap)))
         finally:
             self._touch(parts)
-        return reaped
 
     def count_leases(self) -> int:
-        counts: list[int] = []
         names = [name for name in self._served.names() if self._served.is_awake(name)]
-        self._over(names, lambda name, store: counts.append(store.count_leases()))
-        return sum(counts)
+        return sum(self._over(names, lambda _, store: store.count_leases()))
 
     def expire(self, limit: int = 500) -> list[Job]:
-        expired: list[Job] = []
-
-        def expire(name: Name, store: JobStore) -> None:
+        def expire(name: Name, store: JobStore) -> list[Job]:
             if some := store.expire(limit):
                 self._touch([name])
-                expired.extend(some)
+            return some
 
-        self._over(self._served.turn_of("expire")[0], expire)
-        return expired
+        return list(chain.from_iterable(self._over(self._served.turn_of("expire")[0], expire)))
 
     def prune(
         self, keep: float | Retention, limit: int = 1000, after: str | None = None, **how: Any
@@ -102,14 +96,10 @@ class DueInTenants(Parts):
         return replace(pruned, next=f"{left[1]}/" if len(left) > 1 else None)
 
     def sweep_results(self, age: float = 86_400.0, part: int | None = None) -> int:
-        went: list[int] = []
-        self._over(self._served.names(), lambda name, store: went.append(store.sweep_results(age, part)))
-        return sum(went)
+        return sum(self._over(self._served.names(), lambda _, store: store.sweep_results(age, part)))
 
     def prune_audit(self, age: float, limit: int = 1000) -> int:
-        went: list[int] = []
-        self._over(self._served.names(), lambda name, store: went.append(store.prune_audit(age, limit)))
-        return sum(went)
+        return sum(self._over(self._served.names(), lambda _, store: store.prune_audit(age, limit)))
 
     def prune_rollups(self, age: float = KEPT_MINUTES * 60.0) -> None:
         self._over(self._served.names(), lambda name, store: store.prune_rollups(age))

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -24,7 +24,15 @@ from leasehold.stores.tenants.due import DueInTenants
 from leasehold.stores.tenants.job_index import JobIndex, Name
 from leasehold.stores.tenants.outboxes import OutboxesOfTenants
 from leasehold.stores.tenants.round_robin import Turns
-from leasehold.stores.tenants.tenant_store import OF_CONTROL, VERBS, TenantStore, as_store, with_verbs
+from leasehold.stores.tenants.tenant_store import (
+    OF_ALL_TENANTS,
+    OF_CONTROL,
+    VERBS,
+    TenantStore,
+    as_store,
+    to_control,
+    with_verbs,
+)
 from leasehold.stores.verbs.webhooks import WebhookVerbs
 
 T = TypeVar("T")
@@ -37,22 +45,18 @@ OF_WEBHOOKS = VERBS.intersection(vars(WebhookVerbs))
 
 TO_CONTROL = (
     OF_CONTROL
+    | OF_ALL_TENANTS
     | OF_WEBHOOKS
     | {
-        "beat_worker",
-        "forget_worker",
-        "forget_silent_workers",
         "list_workers",
         "inside_transaction",
         "refuse_inside",
         "check_results",
-        "retention",
         "register_listeners",
         "touch_listeners",
         "remove_listener",
         "list_listeners",
         "notify_hooks",
-        "set_retention",
         "now",
     }
 )
@@ -66,7 +70,7 @@ def takes_id(verb: str) -> bool:
 
 def _route(verb: str) -> Callable[..., Any]:
     if verb in TO_CONTROL:
-        return lambda self, *args, **kwargs: getattr(self.directory.control, verb)(*args, **kwargs)
+        return to_control(verb)
     if takes_id(verb):
         return lambda self, job_id, *args, **kwargs: self.ask_holder(verb, job_id, *args, **kwargs)
 
@@ -195,7 +199,8 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         return self.hold(name, grants)
 
     def _open(self, name: Name) -> AbstractContextManager[JobStore]:
-        return _Own(self.directory.control) if name is None else self.directory.use(name)
+        """The app's own store is open anyway."""
+        return nullcontext(self.directory.control) if name is None else self.directory.use(name)
 
     def opens_in(self, queues: Sequence[str], tasks: Sequence[str] | None = None) -> float | None:
         now = time.monotonic()
@@ -339,18 +344,6 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
 
     def near_wakeups(self) -> Wakeups:
         return NearWakeups(tenants_of(self.directory.control.label))
-
-
-class _Own(AbstractContextManager[JobStore]):
-    """The app's own store is open anyway."""
-
-    def __init__(self, store: JobStore) -> None:
-        self._store = store
-
-    def __enter__(self) -> JobStore:
-        return self._store
-
-    def __exit__(self, *_: object) -> None: ...
 
 
 class _Handing(TenantStore):

@@ -89,18 +89,17 @@ class OutboxesOfTenants(Parts):
         """A tenant's events are delivered by jobs of that tenant."""
         if not listeners:
             return 0
-        made = [self.directory.control.enqueue_events(listeners, make_job, limit)]
+        made = self.directory.control.enqueue_events(listeners, make_job, limit)
 
-        def enqueue(name: Name, store: JobStore) -> None:
+        def enqueue(name: Name, store: JobStore) -> int:
             some = store.enqueue_events(listeners, lambda delivery: make_job(_of(name, delivery)), limit)
             if some:
                 self._touch([name])
-            made.append(some)
+            return some
 
         names = self._outboxes()
         self._touch_hooks(names)  # hooks may wait there, too
-        self._over(names, enqueue)
-        return sum(made)
+        return made + sum(self._over(names, enqueue))
 
     def forget_listeners(self) -> None:
         self.directory.control.forget_listeners()

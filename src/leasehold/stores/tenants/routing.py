@@ -128,8 +128,11 @@ class Parts:
             for touched in self._touched.values():
                 touched.update(names)
 
-    def _over(self, names: Sequence[Name], ask: Callable[[Name, JobStore], object]) -> None:
-        self._each({name: name for name in names}, lambda store, name: ask(name, store))
+    def _over(self, names: Sequence[Name], ask: Callable[[Name, JobStore], T]) -> list[T]:
+        """The answers of those that are not in trouble."""
+        answers: list[T] = []
+        self._each({name: name for name in names}, lambda store, name: answers.append(ask(name, store)))
+        return answers
 
     def _put_first(self, names: Iterable[Name]) -> None:
         names = list(names)
