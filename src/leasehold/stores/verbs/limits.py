@@ -12,7 +12,7 @@ from datetime import datetime
 from leasehold.domain.due_groups import DueGroup, DueGroups
 from leasehold.domain.errors import InvalidInput, LeaseLost
 from leasehold.domain.job import Grant
-from leasehold.domain.limits import DefaultLimit, Need, RateUse, Room, SlotUse, read_need
+from leasehold.domain.limits import DefaultLimit, Need, RateUse, Room, SlotCount, read_need
 from leasehold.domain.records import GateLimits, RateRow, SlotHolder, SlotNeed, SlotRow
 from leasehold.stores.database.audit import changed
 from leasehold.stores.database.database import Database, Records, Row, Session
@@ -256,7 +256,7 @@ def read_room(session: Session, needs: Sequence[Need]) -> Room:
     names, keys = names_of(needs)
     slots = session.rows("read_slots", names=names) if names else []
     rates = session.rows("read_rates", keys=keys) if keys else []
-    return Room((SlotUse(row["name"], row["lim"], row["used"]) for row in slots), map(_rate_use, rates))
+    return Room((SlotCount(row["name"], row["lim"], row["used"]) for row in slots), map(_rate_use, rates))
 
 
 def move_rates(session: Session, room: Room) -> None:
