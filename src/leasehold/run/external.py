@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import re
-import signal
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from leasehold.domain.outcome import Crashed, Detached, Failure, Outcome, Stoppe
 from leasehold.domain.signals import StopRequested
 from leasehold.domain.states import Flag
 from leasehold.run.attempt import Attempt, Ended, StopCause
+from leasehold.run.error_text import signal_name
 from leasehold.run.exceptions import outcome_of
 from leasehold.run.executions import Executions
 from leasehold.run.output import OutputReader
@@ -257,7 +257,7 @@ class ExternalAttempt(Attempt):
                 return outcome_of(error, self.definition)
         output = _tail(collected)
         if code < 0 and code not in external.exit_codes:
-            return Crashed(f"killed by {_signal_name(-code)}{output}")
+            return Crashed(f"killed by {signal_name(-code)}{output}")
         return Failure(f"exit code {code}{output}", final=meaning == "fail")
 
     def _result(self, collected: Collected) -> str | None:
@@ -348,10 +348,3 @@ def _tail(collected: Collected) -> str:
     output = (collected.stderr.tail.strip() or collected.stdout.tail.strip())[-ERROR_TAIL:]
     reason = "" if collected.reason is None else f" ({collected.reason})"
     return f"{reason}: {output}" if output else reason
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

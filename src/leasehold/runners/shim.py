@@ -206,16 +206,7 @@ class Run:
         are now our children."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.child, signal.SIGKILL)
-        while True:
-            for pid in children():
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            try:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if not pid:
-                time.sleep(0.002)
+        kill_children()
 
     def _read_outputs(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
         """Read all that is in the pipes, but not endlessly from a command that never pauses: a stop must be noticed
@@ -287,6 +278,20 @@ def children() -> list[int]:
                     if file.read().rpartition(")")[2].split()[1] == me:
                         found.append(int(name))
     return found
+
+
+def kill_children() -> None:
+    """Kill the children of this process, and their orphans, until there is none."""
+    while True:
+        for pid in children():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            time.sleep(0.002)
 
 
 def prctl(option: int, value: int) -> None:

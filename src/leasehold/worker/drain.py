@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from leasehold.threads import until_done
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.settler import Settler
 
@@ -78,13 +79,7 @@ async def to_its_end(work: Coroutine[Any, Any, None], hurry: Callable[[], None])
     that renew leases for no one. A cancellation calls `hurry`, and is raised at the end.
     """
     ending = asyncio.create_task(work, name="leasehold end")
-    cancelled: asyncio.CancelledError | None = None
-    while not ending.done():
-        try:
-            await asyncio.wait([ending])
-        except asyncio.CancelledError as error:
-            cancelled = error
-            hurry()
+    cancelled = await until_done(ending, hurry)
     ending.result()
     if cancelled is not None:
         raise cancelled

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import StoreError
-from leasehold.domain.job import NewJob
 from leasehold.domain.records import ScheduleRow
 from leasehold.domain.schedules import Schedule, turn
 from leasehold.stores.results import Fired
@@ -116,14 +115,11 @@ class Scheduler(Service):
             return row.next_at
         schedule = schedule_of(row)
         due = turn(schedule, row.next_at, row.now)
-        jobs = [self._job(schedule, tick) for tick in due.ticks]
+        jobs = [tick_job(self._tasks[schedule.task], schedule, tick) for tick in due.ticks]
         fired = self._store.fire(row.name, row.next_at, jobs, due.next_at, due.passed, tenant=row.tenant)
         if fired is not None:
             self._log(row, fired, due.passed)
         return due.next_at
-
-    def _job(self, schedule: Schedule, tick: datetime) -> NewJob:
-        return tick_job(self._tasks[schedule.task], schedule, tick)
 
     def _pass_over(self, row: ScheduleRow) -> datetime:
         try:
