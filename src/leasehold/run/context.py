@@ -259,7 +259,7 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
         return (await self._run.open_questions_box().find_async([call]))[key]
 
     async def ask_all(self, questions: Asks) -> dict[str, Any]:
-        """Ask several questions at once: `await ctx.ask_all({"name": "RequestCaller?", "age": ("How old?", int)})`;
+        """Ask several questions at once: `await ctx.ask_all({"name": "Your name?", "age": ("How old?", int)})`;
         with `Ask(text, schema, secret=…, timeout=…)` of `leasehold.types` each takes all parameters of `ask`. The job
         waits until the last of them is answered or expired, and then this returns the answers by key. If one was not
         answered in time, this raises QuestionExpired for the first such question; `ctx.ask` still returns the answers

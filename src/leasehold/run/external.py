@@ -70,7 +70,7 @@ class ExternalAttempt(Attempt):
         """On the loop, before it is run."""
         self.external = external
         self.executions = executions
-        self._notify_after_release = asyncio.Event()
+        self._wake = asyncio.Event()
         self._output = OutputReader(self)
 
     @property
@@ -92,7 +92,7 @@ class ExternalAttempt(Attempt):
             outcome = outcome_of(error, self.definition)
             if self._placed:
                 outcome = Detached(str(error))
-                self._notify_after_release.clear()
+                self._wake.clear()
                 await self._nap(AFTER_A_BUG)
         self.task = None
         self.is_over = outcome is not None and not isinstance(outcome, Detached)
@@ -185,7 +185,7 @@ class ExternalAttempt(Attempt):
         """Until it has ended, or is another's to watch."""
         runner, name = self.runner, self.execution
         while True:
-            self._notify_after_release.clear()
+            self._wake.clear()
             if self.cause in LEAVING:
                 return self.outcome_when_stopped()
             state = await self._ask(lambda: runner.probe(name))
@@ -206,12 +206,10 @@ class ExternalAttempt(Attempt):
     async def _wait(self) -> State | None:
         """For its end. A stop is repeated, in case that nobody has heard it."""
         if self._stopping_since is None:
-            return await self.executions.ended(self, self._notify_after_release)
+            return await self.executions.ended(self, self._wake)
         overdue = self._stopping_since + self.external.grace + 5.0 - time.monotonic()
         try:
-            return await asyncio.wait_for(
-                self.executions.ended(self, self._notify_after_release), max(overdue, 1.0)
-            )
+            return await asyncio.wait_for(self.executions.ended(self, self._wake), max(overdue, 1.0))
         except TimeoutError:
             await self._ask(lambda: self.runner.stop(self.execution, 0.0))
             return None
@@ -304,7 +302,7 @@ class ExternalAttempt(Attempt):
 
     # -- what it asks others for -----------------------------------------------------------------------------------
     def interrupt(self) -> None:
-        self._notify_after_release.set()
+        self._wake.set()
 
     def read_output(self) -> None:
         self._output.read()
@@ -339,7 +337,7 @@ class ExternalAttempt(Attempt):
 
     async def _nap(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._notify_after_release.wait(), seconds)
+            await asyncio.wait_for(self._wake.wait(), seconds)
         except TimeoutError:
             return
 

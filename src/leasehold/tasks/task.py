@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
-from leasehold.domain.batch import MOST_AT_ONCE
+from leasehold.domain.batch import MOST_INSERTED
 from leasehold.domain.checks.names import checked_tenant
 from leasehold.domain.errors import InvalidInput
 from leasehold.tasks.blueprint import Blueprint, checked_parents
@@ -162,7 +162,7 @@ def _pieces(args: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any
     if isinstance(args, Mapping) or not isinstance(args, Iterable):
         raise InvalidInput("args", f"{type(args).__name__} is not a list of arguments", remedy)
     calls = iter(args)
-    while piece := list(itertools.islice(calls, MOST_AT_ONCE)):
+    while piece := list(itertools.islice(calls, MOST_INSERTED)):
         for call in piece:
             if type(call) is not dict and not isinstance(call, Mapping):
                 raise InvalidInput("args", f"{type(call).__name__} is not a mapping of arguments", remedy)

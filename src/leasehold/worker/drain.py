@@ -15,7 +15,7 @@ from leasehold.worker.settler import Settler
 
 logger = logging.getLogger("leasehold.worker")
 
-TICK = 0.05
+CHECK_RUNNING_EVERY = 0.05
 LAST_SETTLES = 15.0
 """Most seconds for the last results to reach the database. After that their leases run out."""
 LEAST_SETTLES = 5.0
@@ -47,7 +47,7 @@ class Drain:
             self._attempts.stop_all("drain")
             # The watch abandons attempts that ignore their stop, so this ends.
             while self._attempts.unfinished():
-                await asyncio.sleep(TICK)
+                await asyncio.sleep(CHECK_RUNNING_EVERY)
         try:
             await asyncio.wait_for(self._settler.drained(), self._patience(ends_at))
         except TimeoutError:
@@ -70,7 +70,7 @@ class Drain:
         while self._attempts.unfinished():
             if self._hurry.is_set() or (ends_at is not None and time.monotonic() >= ends_at):
                 return False
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(CHECK_RUNNING_EVERY)
         return True
 
 

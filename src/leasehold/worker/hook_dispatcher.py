@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("leasehold.hooks")
 
-EVERY, SELDOM = 1.0, 5.0
+POLL_EVERY, POLL_SELDOM = 1.0, 5.0
 """Seconds between two polls without a hint; the longer one if there is nothing to deliver."""
-GAP = 0.1
+POLL_GAP = 0.1
 """Seconds between two polls, however many hints come: on SQLite every commit by any process is a hint."""
 TOUCH_EVERY = 60.0
 FORGET_EVERY = 3600.0
@@ -58,7 +58,7 @@ class HookDispatcher(Service):
         make_job: Callable[[Delivery], NewJob],
         on_webhooks: Callable[[], None],
     ) -> None:
-        super().__init__("hooks", self._beat, slowest=SELDOM)
+        super().__init__("hooks", self._beat, slowest=POLL_SELDOM)
         self._store = store
         self._hooks = hooks
         self._make_job = make_job
@@ -127,7 +127,7 @@ class HookDispatcher(Service):
 
     # -- in its thread ---------------------------------------------------------------------------------------------
     def _beat(self) -> float:
-        wait = self._looked_at + GAP - time.monotonic()
+        wait = self._looked_at + POLL_GAP - time.monotonic()
         if wait > 0 and not self._hurry:
             return wait
         with self._turn:
@@ -141,7 +141,7 @@ class HookDispatcher(Service):
             with self._turn:
                 self._ended = begun
                 self._turn.notify_all()
-        return EVERY if self._serves else SELDOM
+        return POLL_EVERY if self._serves else POLL_SELDOM
 
     def _round(self) -> None:
         if not self._registered:

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
 IDLE = 10.0
-AGAIN = 0.5
+RENEW_AGAIN_WITHIN = 0.5
 """Most seconds until a lease whose row was locked is renewed again."""
-GAP = 0.1
+READ_FLAGS_GAP = 0.1
 """Seconds between two reads of the flags: on SQLite every commit by any process is a hint."""
-LOOKING = 0.25
+READ_FLAGS_EVERY = 0.25
 """Seconds between two reads while attempts are held and hints from other processes do not arrive."""
 
 
@@ -54,7 +54,7 @@ class LeaseKeeper(Service):
     def expect(self, renew_at: float) -> None:
         """Leases have come, the first of which is due then. The keeper may be asleep for longer than they last."""
         if not self._hears():
-            renew_at = min(renew_at, self._looked_at + LOOKING)
+            renew_at = min(renew_at, self._looked_at + READ_FLAGS_EVERY)
         if renew_at < self._next_at:
             self._next_at = renew_at
             self.nudge()
@@ -62,7 +62,7 @@ class LeaseKeeper(Service):
     def look(self) -> None:
         """A stop may have been requested. Callable from any thread; many calls cause one read."""
         self._look_again = True
-        look_at = self._looked_at + GAP
+        look_at = self._looked_at + READ_FLAGS_GAP
         if look_at < self._look_at:
             self._look_at = look_at
             if look_at < self._next_at:
@@ -83,7 +83,7 @@ class LeaseKeeper(Service):
         held = list(self._attempts.held.values())
         now = time.monotonic()
         if held and not self._hears():
-            self._look_at = min(self._look_at, max(now, self._looked_at + LOOKING))
+            self._look_at = min(self._look_at, max(now, self._looked_at + READ_FLAGS_EVERY))
         self._next_at = min(self._next_at, self._look_at, _due(held) if held else now + IDLE)
         return max(0.01, self._next_at - now)
 
@@ -94,7 +94,7 @@ class LeaseKeeper(Service):
         self._looked_at = time.monotonic()
         again, self._look_again = self._look_again, False
         if again:
-            self._look_at = self._looked_at + GAP
+            self._look_at = self._looked_at + READ_FLAGS_GAP
         held = {run.grant.id: run for run in self._attempts.unfinished()}
         if not held:
             return
@@ -126,7 +126,7 @@ class LeaseKeeper(Service):
         else:
             # The lease runs on as before: trusting it longer would let the handler go on while another worker has the
             # job.
-            run.renew_at = sent_at + min(run.heartbeat, AGAIN)
+            run.renew_at = sent_at + min(run.heartbeat, RENEW_AGAIN_WITHIN)
         if renewal.stop_requested is None:
             run.flag = None
         else:

@@ -11,7 +11,7 @@ from leasehold.worker.service import Service
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
-EVERY = 3600.0
+PRUNE_EVERY = 3600.0
 BATCH = 1000
 BETWEEN = 0.5
 """Seconds between two batches, so that pruning does not disturb the work."""
@@ -45,4 +45,4 @@ class Pruner(Service):
         for _ in range(PARTS_A_ROUND):
             self._store.sweep_results(part=self._part)
             self._part += 1
-        return EVERY * random.uniform(0.8, 1.2)
+        return PRUNE_EVERY * random.uniform(0.8, 1.2)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("leasehold.worker")
 
-MASS = 50
+MASS_LOSS = 50
 BRAKE_PER_SECOND = 10
-SOONEST = 0.02
+SHORTEST_PAUSE = 0.02
 """Least seconds between two looks."""
 
 
@@ -50,7 +50,7 @@ class Reaper(Service):
             self._seen.clear()
             raise
         pause = self._sweep * random.uniform(0.9, 1.1)
-        return pause if self.ripens_in is None else min(pause, max(SOONEST, self.ripens_in))
+        return pause if self.ripens_in is None else min(pause, max(SHORTEST_PAUSE, self.ripens_in))
 
     def sweep(self) -> list[Reaped]:
         """Look once. Reap the leases that were seen before and have not changed; the store checks both once more."""
@@ -105,7 +105,7 @@ class Reaper(Service):
         were seen twice, or have run out, count: one that is merely late will be renewed by the next look."""
         silent = [s for s in self._seen.values() if s.expires_in <= 0 or s.seen_at < now]
         workers = {sighting.worker for sighting in silent}
-        if len(silent) < MASS or len(workers) < 2 or len(silent) * 2 <= self._store.count_leases():
+        if len(silent) < MASS_LOSS or len(workers) < 2 or len(silent) * 2 <= self._store.count_leases():
             return None
         allowed = max(1, int(BRAKE_PER_SECOND * self._sweep))
         logger.warning(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("leasehold.schedules")
 
-LOOK_EVERY, SELDOM = 5.0, 10.0
+READ_EVERY, READ_SELDOM = 5.0, 10.0
 """Most seconds between two reads, so that changes at run time are noticed; the longer one if there is no schedule."""
 
 
@@ -73,11 +73,11 @@ class Scheduler(Service):
     def _look(self) -> float:
         """Return 0 or less if more is due by now."""
         if self._stopped:
-            return SELDOM
+            return READ_SELDOM
         if self._registered is None:
             self._register()
         rows = [row for row in self._store.list_schedules() if self._serves(row)]
-        pause = LOOK_EVERY if rows else SELDOM
+        pause = READ_EVERY if rows else READ_SELDOM
         for row in rows:
             try:
                 next_at = self._fire(row)
@@ -126,7 +126,7 @@ class Scheduler(Service):
             due = turn(schedule_of(row), row.next_at, row.now)
         except Exception:
             # Not even the due time can be computed here: its time zone may be unknown on this machine.
-            return row.now + timedelta(seconds=LOOK_EVERY)
+            return row.now + timedelta(seconds=READ_EVERY)
         passed = due.passed + len(due.ticks)
         self._store.fire(row.name, row.next_at, [], due.next_at, passed, tenant=row.tenant)
         return max(due.next_at, row.now + timedelta(seconds=1))

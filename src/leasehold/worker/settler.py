@@ -33,12 +33,12 @@ logger = logging.getLogger("leasehold.worker")
 
 Entry = tuple[Attempt, Outcome]
 
-LARGE = 200
+LARGE_BATCH = 200
 """So many endings go out beside the batch that is under way; fewer do better to wait for it, and for more."""
-AT_ONCE = 2
-STUCK = 0.5
+MOST_BATCHES = 2
+SEND_BESIDE_AFTER = 0.5
 """Seconds after which others go out beside a batch, however few they are: the database may be slow to take it."""
-AGAIN, SLOWEST_AGAIN = 0.02, 0.1
+RETRY_LOCKED, RETRY_LOCKED_SLOWEST = 0.02, 0.1
 """Seconds until those whose rows were locked are tried again. Mostly it was a renewal, or an operator's verb; else
 their leases may have run out, and they should come before a reaper."""
 LOCKED_LONG = 2.0
@@ -101,7 +101,7 @@ class Settler:
         run.settled_at = time.monotonic()
         waiting = self._waiting
         waiting.append((run, outcome))
-        if not 1 < len(waiting) < LARGE:
+        if not 1 < len(waiting) < LARGE_BATCH:
             # Between those `_may_send` has nothing new to say until the batch that is under way ends.
             self._more.set()
 
@@ -131,13 +131,13 @@ class Settler:
     def _may_send(self) -> bool:
         if not self._batches_under_way:
             return bool(self._waiting)
-        if self._batches_under_way >= AT_ONCE or not self._waiting:
+        if self._batches_under_way >= MOST_BATCHES or not self._waiting:
             return False
-        return len(self._waiting) >= LARGE or time.monotonic() >= self._sent_at + STUCK
+        return len(self._waiting) >= LARGE_BATCH or time.monotonic() >= self._sent_at + SEND_BESIDE_AFTER
 
     async def _send(self, batch: list[Entry]) -> None:
         self._sent_at = time.monotonic()
-        look_again = asyncio.get_running_loop().call_later(STUCK, self._more.set)
+        look_again = asyncio.get_running_loop().call_later(SEND_BESIDE_AFTER, self._more.set)
         try:
             locked = await self._settle(batch)
             if locked:
@@ -153,10 +153,10 @@ class Settler:
     async def _send_locked(self) -> None:
         while True:
             await self._some_locked.wait()
-            pause, warn_at = AGAIN, time.monotonic() + LOCKED_LONG
+            pause, warn_at = RETRY_LOCKED, time.monotonic() + LOCKED_LONG
             while self._locked:
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, SLOWEST_AGAIN)
+                pause = min(2 * pause, RETRY_LOCKED_SLOWEST)
                 batch = list(self._locked)
                 # Others may have come behind them meanwhile.
                 self._locked[: len(batch)] = await self._settle(batch)

@@ -15,10 +15,10 @@ from leasehold.stores.database.forks import ForkLock
 
 logger = logging.getLogger("leasehold.wakeups")
 
-GAP = 0.01
+NOTIFY_GAP = 0.01
 """Seconds after which a ring that is owed is paid. Rings to other processes are few, for every NOTIFY commit takes a
 lock of the whole PostgreSQL instance."""
-SILENCE = 0.8 * GAP
+NOTIFY_SILENCE = 0.8 * NOTIFY_GAP
 """Seconds after which the next who stores something rings himself: in a stream of jobs the ring then
 needs no statement of its own."""
 
@@ -161,7 +161,7 @@ class NearWakeups:
 
 
 class NotifyThrottle:
-    """Rings at once if it has been silent for a while, else once more when GAP is over: many callers, few rings.
+    """Rings at once if it has been silent for a while, else once more when NOTIFY_GAP is over: many callers, few rings.
     Whoever comes by shortly before that rings for all; only if nobody does, a thread has to."""
 
     def __init__(self, notify: Callable[[], None]) -> None:
@@ -190,14 +190,14 @@ class NotifyThrottle:
             self._forget()
         with self._lock:
             now = time.monotonic()
-            if now < self._last + SILENCE:
+            if now < self._last + NOTIFY_SILENCE:
                 return False
             self._last = now
             self._deferred = False
         return True
 
     def defer(self) -> None:
-        """Ring once more when GAP is over."""
+        """Ring once more when NOTIFY_GAP is over."""
         with self._lock:
             self._deferred = True
             if self._watched:
@@ -225,7 +225,7 @@ class NotifyThrottle:
                     self._watched = False
                     return
                 now = time.monotonic()
-                wait = self._last + GAP - now
+                wait = self._last + NOTIFY_GAP - now
                 if wait <= 0:
                     self._last = now
                     self._deferred = False

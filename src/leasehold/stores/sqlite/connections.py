@@ -287,7 +287,7 @@ class Inside:
         self._thread = gate.enter(self._file)
 
     def __exit__(
-        self, task: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         gate.leave(self._thread, self._file)
 

@@ -44,7 +44,7 @@ _TROUBLE = frozenset(
     }
 )
 STATEMENTS = read_statements("leasehold.stores.sqlite")
-AGAIN = 0.0005, 0.004
+LOCK_RETRY = 0.0005, 0.004
 """Seconds, at least and at most, until the file's lock is asked for again. To ask costs some microseconds."""
 STEPS_A_LOOK = 1000
 """Of SQLite's machine, between two looks at the clock of a read that may not take long."""
@@ -263,7 +263,7 @@ class SqliteDatabase:
                 if not busy or time.monotonic() > deadline:
                     raise self._translated(error) from error
                 self._file.check_open()
-                time.sleep(random.uniform(*AGAIN))
+                time.sleep(random.uniform(*LOCK_RETRY))
 
 
 def _now(clock: Clock) -> int:

@@ -37,7 +37,7 @@ from leasehold.stores.verbs.webhooks import WebhookVerbs
 
 T = TypeVar("T")
 
-LOOKS = 16
+MOST_TENANTS_A_CLAIM = 16
 """Tenants that one claim asks, at most; the others are asked by the next, which follows at once."""
 
 OF_WEBHOOKS = VERBS.intersection(vars(WebhookVerbs))
@@ -149,7 +149,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             turns.put_first([None])  # it tells nobody: it is always asked
         grants: list[Grant] = []
         had: list[Name] = []
-        for _ in range(LOOKS):
+        for _ in range(MOST_TENANTS_A_CLAIM):
             name = turns.next(now)
             if name is False or len(grants) >= limit:
                 if name is not False:

@@ -163,10 +163,10 @@ def _check_parents(session: Session, jobs: Sequence[NewJob]) -> None:
 
 
 def _check_keys(session: Session, jobs: Sequence[NewJob]) -> None:
-    questions_box = [job for job in jobs if job.on_duplicate == "raise" and job.unique_key is not None]
-    if not questions_box:
+    keyed = [job for job in jobs if job.on_duplicate == "raise" and job.unique_key is not None]
+    if not keyed:
         return
-    keys = [(job.task, job.unique_key or "") for job in questions_box]
+    keys = [(job.task, job.unique_key or "") for job in keyed]
     held = {(row["task"], row["unique_key"]): row["id"] for row in find_holders(session, keys)}
     for job in jobs:
         if job.unique_key is not None:

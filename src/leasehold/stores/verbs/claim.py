@@ -22,7 +22,14 @@ from leasehold.domain.states import State
 from leasehold.stores.database.database import Records, Session
 from leasehold.stores.results import Denied, Order
 from leasehold.stores.verbs.dependencies import without_locked_children
-from leasehold.stores.verbs.limits import AT_ONCE, Admitted, ClaimGroup, LimitVerbs, lock_limits, why_not
+from leasehold.stores.verbs.limits import (
+    MOST_LIMITED_GROUPS,
+    Admitted,
+    ClaimGroup,
+    LimitVerbs,
+    lock_limits,
+    why_not,
+)
 from leasehold.stores.verbs.locking import lock, lock_free_held
 from leasehold.stores.verbs.progress import find_progress
 from leasehold.stores.verbs.writing import batches, write
@@ -81,7 +88,7 @@ class LimitedTake:
 
     def take(self, groups: list[DueGroup], open_gates: list[int], room: int) -> Taken:
         grants: list[Grant] = []
-        for some in batches(groups, AT_ONCE):
+        for some in batches(groups, MOST_LIMITED_GROUPS):
             admitted, opening = self._admit_some(some, room - len(grants))
             grants += admitted
             self.waits += opening

@@ -239,16 +239,14 @@ def _holders(session: Session, jobs: Sequence[NewJob]) -> dict[tuple[str, str], 
 def _replace_holders(session: Session, jobs: Sequence[NewJob]) -> Groups:
     """Holders that have never started give way to the first job that asks for it; the groups that this changes. Of
     several jobs with one key in a batch the first is made, and the others lead to it."""
-    questions_box = [job for job in jobs if job.on_duplicate == "replace"]
-    if questions_box:
+    replacing = [job for job in jobs if job.on_duplicate == "replace"]
+    if replacing:
         # A repeat after a lost reply makes no job, so nobody has to give way to it.
-        repeated = {
-            row["id"] for row in session.rows("find_ids", ids=sorted(job.id for job in questions_box))
-        }
-        questions_box = [job for job in questions_box if job.id not in repeated]
+        repeated = {row["id"] for row in session.rows("find_ids", ids=sorted(job.id for job in replacing))}
+        replacing = [job for job in replacing if job.id not in repeated]
     by_holder: dict[str, NewJob] = {}
-    for (task, key), row in _holders(session, questions_box).items():
-        by_holder[row["id"]] = next(job for job in questions_box if (job.task, job.unique_key) == (task, key))
+    for (task, key), row in _holders(session, replacing).items():
+        by_holder[row["id"]] = next(job for job in replacing if (job.task, job.unique_key) == (task, key))
     if not by_holder:
         return {}
     held, now = lock(session, by_holder)

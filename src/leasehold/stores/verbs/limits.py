@@ -21,7 +21,7 @@ from leasehold.stores.verbs.named_limits import make_defaults, names_of, two_mea
 from leasehold.stores.verbs.writing import Verbs
 
 MOST_HOLDERS = 20
-AT_ONCE = 20
+MOST_LIMITED_GROUPS = 20
 """Limited groups that one transaction takes from: it holds the locks of all their slots and rates."""
 
 ClaimGroup = Callable[[DueGroup, int], list[Grant]]
@@ -221,7 +221,7 @@ class LimitVerbs(Verbs):
     def _admit(
         self, session: Session, groups: Sequence[DueGroup], most: int, claim_group: ClaimGroup
     ) -> Admitted:
-        """Claim from at most AT_ONCE groups, best first, what their limits admit."""
+        """Claim from at most MOST_LIMITED_GROUPS groups, best first, what their limits admit."""
         needs = self._needs_of(session, [group.gate for group in groups])
         room = lock_room(session, [needs[group.gate] for group in groups])
         grants: list[Grant] = []

@@ -86,8 +86,8 @@ def _answer(
     if problem is not None:
         raise InvalidAnswer(key, *problem)
     session.run("answer_question", id=job.id, key=key, answer=answer)
-    questions_box = _still_open(session, [job.id])
-    move = operate.answer(job, key, now=now, actor=actor, still_asks=job.id in questions_box)
+    still_open = _still_open(session, [job.id])
+    move = operate.answer(job, key, now=now, actor=actor, still_asks=job.id in still_open)
     write(session, [move], now)
     return as_stored(move, now)
 
@@ -100,13 +100,13 @@ def _expire(session: Session, ids: list[str]) -> list[Job]:
     closed = session.rows("close_expired_questions", ids=sorted(jobs))
     # Of several that ran out at once the last lets the job go on.
     last = {row["job_id"]: row["key"] for row in closed}
-    questions_box = _still_open(session, sorted(last))
+    still_open = _still_open(session, sorted(last))
     moves = [
         operate.expire_question(
             jobs[row["job_id"]],
             row["key"],
             now=now,
-            still_asks=row["job_id"] in questions_box or last[row["job_id"]] != row["key"],
+            still_asks=row["job_id"] in still_open or last[row["job_id"]] != row["key"],
         )
         for row in closed
     ]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, cast
 
-from leasehold.domain.batch import MOST_AT_ONCE
+from leasehold.domain.batch import MOST_INSERTED
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.job import Job, NewJob
@@ -296,7 +296,7 @@ def _with_follow_ups(endings: Iterable[Ending]) -> Iterator[list[Ending]]:
     number = 0
     for ending in endings:
         more = len(_follow_ups(ending))
-        if batch and (len(batch) == BATCH or number + more > MOST_AT_ONCE):
+        if batch and (len(batch) == BATCH or number + more > MOST_INSERTED):
             yield batch
             batch, number = [], 0
         batch.append(ending)

@@ -14,7 +14,7 @@ from leasehold.domain.signals import StopRequested
 from leasehold.domain.stream import LOG
 from leasehold.run.attempt import Attempt
 from leasehold.run.context import SyncContext
-from leasehold.run.stream import LOOK_EVERY
+from leasehold.run.stream import CHECK_STOP_EVERY
 from leasehold.stores.results import Acquired
 
 
@@ -82,7 +82,7 @@ class Served:
         with contextlib.suppress(StopRequested):  # nobody takes it any more
             while not run.emit(kind, data, key):
                 if run.writer is not None and run.stream is not None:
-                    run.writer.wait_for_room(run.stream, LOOK_EVERY)
+                    run.writer.wait_for_room(run.stream, CHECK_STOP_EVERY)
                 run.raise_if_stopped()
 
 
