@@ -20,7 +20,7 @@ LONGEST_KEY = 1000
 CHECK_STOP_EVERY = 0.1
 
 
-class Telling:
+class Reports:
     """The part of a context that reports."""
 
     _run: RunState
@@ -55,7 +55,7 @@ class Telling:
         raise StreamFull(self._run.grant.id, MOST_EVENTS)
 
 
-class TellingOnLoop(Telling):
+class AsyncReports(Reports):
     """An async handler must not block its loop: if too much is waiting, `emit` raises StreamFull."""
 
     async def flush(self) -> None:
@@ -67,7 +67,7 @@ class TellingOnLoop(Telling):
                 self._run.raise_if_stopped()
 
 
-class TellingInThread(Telling):
+class SyncReports(Reports):
     """A plain handler has its own thread: if too much is waiting, `emit` waits too."""
 
     def flush(self) -> None:

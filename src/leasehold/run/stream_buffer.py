@@ -142,7 +142,7 @@ class RunStream:
         self._log_size -= gone
 
 
-class Teller(Protocol):
+class Emitter(Protocol):
     """An attempt, as the writer sees it."""
 
     grant: Grant
@@ -152,7 +152,7 @@ class Teller(Protocol):
 class StreamWriter(Protocol):
     """Writes what the attempts of a worker report to the database, in batches."""
 
-    def stream_of(self, run: Teller) -> RunStream:
+    def stream_of(self, run: Emitter) -> RunStream:
         """Return one stream per attempt, whichever thread reports first: two streams would use the same places."""
 
     def put(

@@ -80,7 +80,7 @@ class Absence:
             self._until = time.monotonic() + ABSENT_FOR
 
 
-class Turns:
+class QueueRotation:
     """The queues in the order in which the next claim serves them: after the last one served."""
 
     def __init__(self, queues: Sequence[str], strict: bool) -> None:
@@ -126,9 +126,9 @@ class Claimer:
         self._sync_tasks = [name for name, task in inside.items() if not task.is_async]
         self._task_names = self._async_tasks + self._sync_tasks
         self._known_outside = _outside(tasks)
-        self._loop_turns = Turns(settings.queues, settings.queue_order == "strict")
-        self._thread_turns = Turns(settings.queues, settings.queue_order == "strict")
-        self._outside_turns = Turns(settings.queues, settings.queue_order == "strict")
+        self._loop_turns = QueueRotation(settings.queues, settings.queue_order == "strict")
+        self._thread_turns = QueueRotation(settings.queues, settings.queue_order == "strict")
+        self._outside_turns = QueueRotation(settings.queues, settings.queue_order == "strict")
         self._was_empty = False
         self._claimed_tasks: list[list[str]] = []
         self._absent_on_loop = Absence()
@@ -162,7 +162,7 @@ class Claimer:
             self._async_tasks = [*self._async_tasks, WEBHOOK_TASK]
             self._task_names = self._async_tasks + self._sync_tasks
             self._loop_turns, self._thread_turns = (
-                Turns([*self._loop_turns.all, QUEUE], self._settings.queue_order == "strict")
+                QueueRotation([*self._loop_turns.all, QUEUE], self._settings.queue_order == "strict")
                 for _ in range(2)
             )
             self._changed.set()
@@ -352,10 +352,10 @@ class Claimer:
             return self._claim_inside(loop_room, thread_room)
         return grants
 
-    def _claim_tasks(self, tasks: list[str], room: int, absent: Absence, turns: Turns) -> list[Grant]:
+    def _claim_tasks(self, tasks: list[str], room: int, absent: Absence, turns: QueueRotation) -> list[Grant]:
         return self._claim_from_queues(tasks, room, turns) if room and not absent.noted else []
 
-    def _claim_from_queues(self, tasks: list[str], room: int, turns: Turns) -> list[Grant]:
+    def _claim_from_queues(self, tasks: list[str], room: int, turns: QueueRotation) -> list[Grant]:
         self._claimed_tasks.append(tasks)
         order: Order = self._settings.queue_order
         grants = self._store.claim(

@@ -36,7 +36,8 @@ class Drain:
         self._hurry.set()
 
     async def run(self, intake: asyncio.Task[None]) -> bool:
-        """Drain after the intake was asked to end. Returns False if the database did not take the last results."""
+        """Drain, once the claimer has its request to end. Returns False if the database did not take the last
+        results."""
         ends_at = None if self._grace is None else time.monotonic() + self._grace
         # A claim that is under way may still bring jobs: they are handed back. An unreachable database may delay it.
         await asyncio.wait([intake], timeout=self._patience(ends_at))

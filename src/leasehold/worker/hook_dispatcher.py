@@ -67,7 +67,7 @@ class HookDispatcher(Service):
         self.notified_tasks: Container[str] | None = None
         """The tasks whose successes have a listener; None: no task has one."""
         self.notifies_groups = False
-        self._untold: deque[Happened] = deque(maxlen=MOST_UNDELIVERED)
+        self._unsent: deque[Happened] = deque(maxlen=MOST_UNDELIVERED)
         self._registered = False
         self._touched_at = time.monotonic()
         self._forget_at = time.monotonic() + random.uniform(30, 300)
@@ -91,7 +91,7 @@ class HookDispatcher(Service):
 
     def notify(self, happened: Happened) -> None:
         """Send a notification that no transition in the database causes. Called on the loop; our thread delivers it."""
-        self._untold.append(happened)
+        self._unsent.append(happened)
         self.nudge()
 
     def flush(self, seconds: float = 5.0) -> None:
@@ -106,7 +106,7 @@ class HookDispatcher(Service):
 
     def stop(self) -> None:
         super().stop()
-        if self._serves or self._untold:
+        if self._serves or self._unsent:
             try:
                 self._round()
             except Exception as error:
@@ -146,9 +146,9 @@ class HookDispatcher(Service):
     def _round(self) -> None:
         if not self._registered:
             self._register()
-        while self._untold:
-            self._store.notify_listeners([self._untold[0]])
-            self._untold.popleft()
+        while self._unsent:
+            self._store.notify_listeners([self._unsent[0]])
+            self._unsent.popleft()
         self._look()
         self._keep_up()
         if self._store.enqueue_events(self._webhooks, self._make_job):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import LeaseLost, StoreError
 from leasehold.domain.stream import LOG, PROGRESS, STALLED, RunNotes
-from leasehold.run.stream_buffer import LARGE, RunStream, Teller
+from leasehold.run.stream_buffer import LARGE, Emitter, RunStream
 from leasehold.worker.service import Service
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class EventWriter(Service):
                 self.write(list(self._open))
 
     # -- from the handlers -----------------------------------------------------------------------------------------
-    def stream_of(self, run: Teller) -> RunStream:
+    def stream_of(self, run: Emitter) -> RunStream:
         """Return one stream per attempt, whichever thread reports first: two streams would use the same places."""
         with self._changed:
             if run.stream is None:

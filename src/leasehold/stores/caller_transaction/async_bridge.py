@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[Execute], T], execute: Callable[[str, Any], Awaitable[Answer]]) -> T:
-    """Give `work` something that executes, in a thread. A caller who is cancelled is let go only when the thread has
+    """Give `work` something that executes, in a thread. A cancelled caller gets control back only when the thread has
     ended: what it wrote after the caller's rollback would be a transaction by itself."""
     loop = asyncio.get_running_loop()
     under_way: Future[Answer] | None = None

@@ -270,7 +270,7 @@ class PostgresDatabase:
         self._notify(self.group_channel)
 
     def _notify(self, channel: str, payload: str = "") -> None:
-        """Outside of any job's transaction: its commit waits for nobody's disk."""
+        """Outside of any job's transaction: its commit does not wait for the disk."""
         with unrecorded():
             self.single(
                 lambda session: session.run_text("SELECT pg_notify(%s, %s)", [channel, payload]),

@@ -18,7 +18,7 @@ may be slow, and the server ends a statement that hangs for long."""
 
 
 def insert_plain(session: PostgresSession, job: NewJob, channel: str | None) -> bool:
-    """Whether it was made. With a channel, those who listen to it are told by the same commit."""
+    """Whether it was made. With a channel, the same commit notifies its listeners."""
     common = _common(job.task, job.queue, job.priority, job.policy.dump(), job.delay, job.lease_seconds)
     notify = "false" if channel is None else "true"
     made = session.quick(

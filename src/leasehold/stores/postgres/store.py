@@ -122,7 +122,7 @@ class PostgresStore(PostgresEnlisting):
         created = False
 
         def insert(session: PostgresSession) -> bool:
-            # In doubt, whoever finds its own id has made it.
+            # In doubt, a row with our id was made by the earlier try.
             return insert_plain(session, job, self._postgres.channel if notify else None) or session.in_doubt
 
         try:
@@ -229,7 +229,7 @@ class PostgresStore(PostgresEnlisting):
         return left | tied, False
 
     def _settle_tied(self, endings: Sequence[Ending]) -> tuple[set[int], bool]:
-        """Those that had ties when they were granted, or have them by now."""
+        """Jobs that had ties when they were granted, or have them by now."""
         return self._end("settle_succeeded", endings)
 
     _ways_to_succeed = (_settle_plain, _settle_tied)

@@ -21,7 +21,7 @@ PROBE_SECONDS = 10.0
 
 class PostgresWakeups:
     def __init__(self, url: str, received: Mapping[str, str]) -> None:
-        """`received`: channels, and for each the label of those who are woken in this process without it."""
+        """`received`: channels, and for each the label of the hints that this process passes on by itself."""
         self._url = url
         self._channels = list(received)
         self._listener = listen_here(*received.values())
@@ -54,7 +54,9 @@ class PostgresWakeups:
             try:
                 self._listen()
                 pause = 0.1
-            except Exception as error:  # of whom it calls, too: without its thread `listens` would lie
+            except (
+                Exception
+            ) as error:  # also of a called function: without its thread `listens` would be wrong
                 self._listening = False
                 logger.info("not listening for wake-ups (%s); polling instead", str(error).strip())
                 self._closed.wait(pause)
@@ -66,7 +68,7 @@ class PostgresWakeups:
             for channel in self._channels:
                 connection.execute(f'LISTEN "{channel}"')
             self._listening = True
-            # Whatever was missed while nobody listened is found by looking once.
+            # One look finds what was missed before the LISTEN.
             self._listener.receive(ANYTHING)
             received_at = time.monotonic()
             while not self._closed.is_set():

@@ -85,7 +85,7 @@ class SqliteStore(SqliteEnlisting):
         return self._open_tenant(name, notify, create=False)
 
     def tenant_wakeups(self, listen_url: str | None = None) -> SqliteWakeups:
-        """Whoever tells of a tenant commits to this file."""
+        """Every notification of a tenant is a commit to this file."""
         return SqliteWakeups(self._sqlite, self.label, tenants_of(self.label))
 
     def _open_tenant(self, name: str, notify: Notify, create: bool) -> SqliteStore:
@@ -151,7 +151,7 @@ class SqliteStore(SqliteEnlisting):
         return self._sqlite.transact(work)
 
     def drop(self) -> None:
-        """Whoever made the file removes it."""
+        """The creator of the file removes it."""
 
     def upgrade_sql(self, after: int = 0) -> str:
         now = "CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER)"
@@ -221,7 +221,7 @@ def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:
         for what, due_at in ((DEADLINE, tie["deadline_at"]), (START_BY, tie["start_by"]))
         if due_at is not None
     ]
-    # Only a job that has run before can have asked.
+    # Only a job that has run before can have a question.
     requested = [tie["job_id"] for tie in ties if tie["job"] in ran_before]
     for statement, records in (
         ("drop_lease_slots", limited),

@@ -107,7 +107,7 @@ class TenantStore:
             yield lent
 
     def enqueue_within(self, tx: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Workers are told of a tenant after the commit, and the commit is not ours."""
+        """Workers are notified of a tenant after the commit, and the commit is the caller's."""
         raise InvalidInput(
             "tx", "a tenant's job cannot go with your transaction", "enqueue it after the commit"
         )
@@ -119,7 +119,7 @@ class TenantStore:
         """In the tenant's own store, which need not stay open meanwhile."""
         return audited(self.label, entry, self.write_audit)  # type: ignore[attr-defined] # with_verbs writes it
 
-    # -- who works here, and how they hear of work -----------------------------------------------------------------
+    # -- workers and wake-ups --------------------------------------------------------------------------------------
     def notify_workers(self) -> None:
         self.directory.notify(self.name, Hint.WORK)
 

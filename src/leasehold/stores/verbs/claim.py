@@ -106,7 +106,7 @@ class LimitedTake:
 
 
 Where = Mapping[str, list[str] | None]
-"""Queues and kinds, as parameters of a statement."""
+"""Queues and tasks, as parameters of a statement."""
 
 
 # -- many jobs: one claim --------------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ class ClaimVerbs(LimitVerbs):
                 return grants
 
     def _in_time(self, grants: list[Grant]) -> list[Grant]:
-        """Without those that came too late to be run: they end here, as the sweep would have ended them."""
+        """Leave out grants whose time is over: their jobs end here, as the sweep would have ended them."""
         late = {g.id: g.token for g in grants if g.seconds_left is not None and g.seconds_left <= 0}
         if not late:
             return grants
@@ -293,7 +293,7 @@ class ClaimVerbs(LimitVerbs):
 
 
 def _expire_grants(session: Session, leases: Mapping[str, int]) -> None:
-    """What somebody has in hand just now is left: its lease runs out, and the reaper sees what it was."""
+    """Locked jobs are left: their leases run out, and the reaper finds that their time was over."""
     jobs, now = lock_free_held(session, leases)
     if now is not None:
         late = [job for job in jobs.values() if job.lease_token == leases[job.id]]
@@ -378,7 +378,7 @@ def _not_claimable(session: Session, job: Job, now: datetime, need: Need) -> str
 
 
 def grant_of(job: Job, now: datetime) -> Grant:
-    """An orphan is granted though its time is over: its worker has to stop it."""
+    """Build the grant. An orphan is granted although its time is over: its worker has to stop it."""
     left = None if job.deadline_at is None else (job.deadline_at - now).total_seconds()
     started_at = job.execution_started_at
     # An adopted job has waited before.

@@ -1,4 +1,4 @@
-"""Events: what runs tell while they run, fenced by their leases, numbered without gaps, written once.
+"""Events: what attempts emit while they run, fenced by their leases, numbered without gaps, written once.
 
 The numbers are given while the job's anchor is locked, so a reader that has seen number n never finds a smaller one
 later. A row of `stream` remembers how far a job's numbers have come and which note of which lease was written last: a
@@ -43,7 +43,7 @@ class EventVerbs(Verbs):
         is stored already is skipped, progress replaces the previous progress, log lines go to the attempt's tail. A
         note that was written before, by its `place`, is not written again. The result names the lost leases and the
         leases whose rows are locked: the call does not wait for locked rows, and writes nothing for either."""
-        # Nobody ever holds token 0.
+        # No lease has token 0.
         requested = sorted((run for run in runs if run.token > 0), key=lambda run: run.id)
         leases = Records([{"id": run.id, "token": run.token} for run in requested])
 
@@ -141,7 +141,7 @@ def _write(session: Session, runs: Sequence[RunNotes], workers: dict[tuple[str, 
 
 
 def _unwritten(run: RunNotes, mark: Row | None) -> list[Note]:
-    """An earlier try may have arrived without its sender hearing of it."""
+    """An earlier try may have been stored although its reply was lost."""
     written = mark["place"] if mark is not None and mark["token"] == run.token else 0
     return [note for note in run.notes if note.place > written]
 

@@ -200,7 +200,7 @@ def note_stops(
     actor: str | None,
     reason: str | None,
 ) -> None:
-    """Of groups that are locked: this transaction has moved their versions."""
+    """Record a stop of these groups, which are locked: this transaction has moved their versions."""
     if names:
         values = {"scope": scope.dump(), "mode": mode, "actor": actor, "reason": reason}
         session.run("note_stops", names=sorted(names), **values)
@@ -214,8 +214,8 @@ def _result(row: dict[str, Any]) -> GroupResult:
 
 
 def touch_groups(session: Session, groups: Mapping[str, int], reopens: bool) -> None:
-    """Jobs have come into these groups: make them, reopen them if that is meant, count so many more that live, tell
-    their watchers. One statement; raises GroupOnHold, and with it nothing of the transaction stays."""
+    """Record new jobs in these groups: make the groups, reopen them if `reopens`, count the live jobs, notify watchers.
+    One statement; raises GroupOnHold, which rolls the transaction back."""
     rows = session.tuples("touch_groups", groups=group_records(groups), reopens=reopens)
     notify_about_groups(session, rows)
     opened = {row[0] for row in rows}

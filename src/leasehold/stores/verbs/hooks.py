@@ -1,4 +1,4 @@
-"""Hooks: who listens, and what is delivered to them."""
+"""Hooks: listeners, and deliveries to them."""
 
 from __future__ import annotations
 

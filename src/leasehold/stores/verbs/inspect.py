@@ -156,7 +156,7 @@ def _list(session: Session, filter: Filter, limit: int, before: str | None) -> W
 def walk_of(
     session: Session, filter: Filter, size: int, floor: int = 0, top: int = TOP, **more: Any
 ) -> tuple[Walk, list[Way]]:
-    """How jobs are found by a filter, and by `more` that every one must meet (None: is not asked)."""
+    """How to find jobs by a filter, and by `more` criteria that every job must meet (None: no criterion)."""
     given = {
         "queue": filter.queue,
         "tasks": None if filter.task is None else [filter.task],

@@ -1,7 +1,7 @@
 """Slots and rates: rows that hold for all workers. Units in use are counted from running jobs, never stored.
 
-Whoever takes units or tokens locks the slots by name, then the rates by key, and only then counts, by a statement of
-its own: counted by the statement that takes the lock, two claimers could both see the last unit free.
+A claim locks the slots by name, then the rates by key, and only then counts, by a statement of its own: counted by the
+statement that takes the lock, two claims could both see the last unit free.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ClaimGroup = Callable[[DueGroup, int], list[Grant]]
 Admitted = tuple[list[Grant], list[float]]
 """What limits have let start, and in how many seconds rates will open again."""
 Claimed = tuple[frozenset[str], frozenset[str] | None]
-"""The queues and kinds that a claim asked for."""
+"""The queues and tasks of a claim."""
 
 
 class LimitVerbs(Verbs):
@@ -177,7 +177,7 @@ class LimitVerbs(Verbs):
             if of_queues <= requested and (wanted is None or (of_tasks is not None and of_tasks <= wanted)):
                 found.append(max(0.0, at - now))
                 if at <= now:
-                    # Told once: the claim that follows says anew.
+                    # Reported once: the claim that follows finds out anew.
                     self._openings.pop(claimed, None)
         return min(found, default=None)
 

@@ -1,4 +1,4 @@
-"""Metrics: what workers have counted is added up in rows, and read with what the places tell of the moment."""
+"""Metrics: the workers' counts, added up in rows, and gauges read from the places of jobs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions: what jobs ask people, and what becomes of it."""
+"""Questions that jobs ask people, and their answers."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _answer(
 
 
 def _expire(session: Session, ids: list[str]) -> list[Job]:
-    """Of jobs that somebody has in hand the next sweep sees to it: this one has others to look after."""
+    """Locked jobs are left to the next sweep, so that this one does not wait."""
     jobs, now = lock_free(session, ids)
     if now is None:
         return []
@@ -115,7 +115,7 @@ def _expire(session: Session, ids: list[str]) -> list[Job]:
 
 
 def _still_open(session: Session, ids: list[str]) -> set[str]:
-    """Those of these jobs that have open questions, as it is now."""
+    """Which of these jobs have open questions now."""
     return {row[0] for row in session.tuples("find_still_asking", ids=ids)} if ids else set()
 
 

@@ -20,7 +20,7 @@ class ResultVerbs(Verbs):
     _results_root: str | None = None
     """Absolute. Set by the dialect."""
     _results_named = False
-    """Somebody has named it; else it is the one that a SQLite file has."""
+    """The folder was configured; else it is the one beside the SQLite file."""
     _result_files: ResultFiles | None = None
 
     @property

@@ -1,4 +1,4 @@
-"""Schedules: a tick is dealt with by who moves `next_at` on, and its jobs are made in the same transaction."""
+"""Schedules: the transaction that moves `next_at` on handles the tick, and makes its jobs."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def _made(session: Session, row: Row, jobs: Sequence[NewJob]) -> Fired:
             return Fired([], None, overlapped=True)
         replaced = before.id
         if before.state is State.RUNNING:
-            # It has to be told, and may take a moment: the next one waits for its end.
+            # It gets a stop request, and may take a moment: the next job waits for its end.
             jobs = [replace(job, after=(replaced,), on_parent_failure="run") for job in jobs]
         reason = f"replaced by the next tick of schedule {row['name']!r}"
         groups = write_moves(session, [operate.cancel(before, now=row["now"], reason=reason)], row["now"])

@@ -33,7 +33,7 @@ class TenantVerbs(Verbs):
                     f"{taken} is there, and belongs to no tenant",
                     "remove it, or choose another name",
                 )
-            # First the row: whoever dies on the way leaves something that the next call can go on with.
+            # First the row: if the process dies on the way, the next call can go on from it.
             self._run("insert_tenant", name=name)
         self._make(name)
         self._mark(name, ready=True)

@@ -1,4 +1,4 @@
-"""Tokens: who may ask over HTTP. The store knows their hashes, never the tokens themselves."""
+"""Tokens for callers of the HTTP API. The store knows their hashes, never the tokens themselves."""
 
 from __future__ import annotations
 

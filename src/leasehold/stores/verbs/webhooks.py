@@ -1,4 +1,4 @@
-"""Webhooks: listeners with an address. Their secrets leave the store only towards who signs."""
+"""Webhooks: listeners with an address. Their secrets leave the store only for signing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers as they tell of themselves, and what stands in which lane: what `why`, `lanes` and `queues` show."""
+"""The workers' own reports, and the heads of lanes: what `why`, `lanes` and `queues` show."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leasehold.stores.database.wakeups import NearWakeups
 from leasehold.stores.verbs.writing import Verbs
 
 SILENT_AFTER = 45.0
-"""A worker tells of itself every 10 seconds; one that was silent for longer than this is not counted on."""
+"""A worker reports every 10 seconds; one that was silent for longer than this counts as gone."""
 
 
 class WorkerVerbs(Verbs):

@@ -49,7 +49,7 @@ CALLS: dict[str, Call] = {
 }
 
 
-class Served:
+class RpcServer:
     """Answers the calls of one child."""
 
     def __init__(self, run: Attempt) -> None:
@@ -79,7 +79,7 @@ class Served:
         if kind == LOG:
             run.log_line(text.removesuffix("\n"))
             return
-        with contextlib.suppress(StopRequested):  # nobody takes it any more
+        with contextlib.suppress(StopRequested):  # the attempt ends; its updates are dropped
             while not run.emit(kind, data, key):
                 if run.writer is not None and run.stream is not None:
                     run.writer.wait_for_room(run.stream, CHECK_STOP_EVERY)
