@@ -12,7 +12,7 @@ import functools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -38,6 +38,21 @@ class Threads:
     def _forget(self) -> None:
         """A forked child has the executor, but none of its threads."""
         self._executor = None
+
+
+async def until_done(
+    future: asyncio.Future[Any], on_cancel: Callable[[], object]
+) -> asyncio.CancelledError | None:
+    """Wait for its end even if the caller is cancelled repeatedly. Each cancellation calls `on_cancel`; the last one is
+    returned, to be raised."""
+    cancelled: asyncio.CancelledError | None = None
+    while not future.done():
+        try:
+            await asyncio.wait([future])
+        except asyncio.CancelledError as error:
+            cancelled = error
+            on_cancel()
+    return cancelled
 
 
 to_thread = Threads(32, "call").call

@@ -144,7 +144,7 @@ class Internals:
             shared = Shared(
                 stores,
                 EmbeddedWorker(lambda: self.store, self._make_embedded),
-                EmbeddedWorker(lambda: stores.everybody.as_store, self._make_embedded_for_tenants),
+                EmbeddedWorker(lambda: stores.all_tenants.as_store, self._make_embedded_for_tenants),
             )
             shared.views[None] = self
         self.shared = shared
@@ -186,13 +186,13 @@ class Internals:
         shared = self.shared
         if self.tenant is None:
             return shared.host.run(job, max_running)
-        return shared.tenant_host.run(job, max_running, shared.stores.everybody.only(self.tenant))
+        return shared.tenant_host.run(job, max_running, shared.stores.all_tenants.only(self.tenant))
 
     def _run_by_id(self, job_id: str, worker: str | None, on_request: OnAsked) -> Begun | NotRun:
         shared = self.shared
         if self.tenant is None:
             return shared.host.run_by_id(job_id, worker, on_request)
-        store = shared.stores.everybody.only(self.tenant)
+        store = shared.stores.all_tenants.only(self.tenant)
         return shared.tenant_host.run_by_id(job_id, worker, on_request, store)
 
     # -- tasks and workers -----------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class Internals:
     def _make_embedded_for_tenants(self, worker: str | None) -> Worker:
         settings = replace(embedded_settings(self._grace, worker), tenants=(EVERY_TENANT,))
         return self._make_worker(
-            self.tasks.definitions, settings, store=self.shared.stores.everybody.as_store
+            self.tasks.definitions, settings, store=self.shared.stores.all_tenants.as_store
         )
 
     def _make_worker(

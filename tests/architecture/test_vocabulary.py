@@ -17,10 +17,13 @@ IDENTIFIERS = {
     "_asked_stop": "_requested_stop",
     "_async_kinds": "_async_tasks",
     "_bell": "_throttle",
+    "_books": "_index",
     "_check_kinds": "_check_tasks",
     "_claim_kinds": "_claim_tasks",
     "_drain_asked": "_drain_requested",
     "_ear": "_listener",
+    "_ears": "_listeners",
+    "_ears_lock": "_listeners_lock",
     "_find_kinds": "_find_tasks",
     "_group_bell": "_group_throttle",
     "_hear": "_receive",
@@ -29,6 +32,7 @@ IDENTIFIERS = {
     "_hear_signals": "_catch_signals",
     "_hear_sigterm": "_catch_sigterm",
     "_heard": "_received",
+    "_Hearers": "_SharedHandler",
     "_hook_bell": "_hook_throttle",
     "_kinds": "_task_names",
     "_on_told": "_on_change",
@@ -47,11 +51,14 @@ IDENTIFIERS = {
     "_tell_moved": "_warn_moved",
     "_tell_others": "_notify_others",
     "_tell_within": "_notify_within",
+    "_teller": "_notifier",
+    "_Teller": "_TenantNotifier",
     "_told": "_reported",
     "_TOLD_LATER": "_REPORTED_LATER",
     "_TOLD_OF_TASKS": "_SHOWN_OF_TASKS",
     "_told_of_tasks": "_shown_of_tasks",
     "_told_to_stop": "_stop_requested",
+    "_untold": "_pending",
     "_whole": "_with_full_names",
     "_whole_keys": "_with_full_keys",
     "_woken": "_notify_after_release",
@@ -69,6 +76,7 @@ IDENTIFIERS = {
     "Bell": "NotifyThrottle",
     "Books": "JobIndex",
     "by_kind": "by_task",
+    "cabinet": "cache",
     "Cabinet": "StoreCache",
     "check_kinds": "check_tasks",
     "Closing": "PauseWindow",
@@ -76,6 +84,7 @@ IDENTIFIERS = {
     "Deliverer": "HookDispatcher",
     "Door": "Access",
     "Ear": "LocalListener",
+    "everybody": "all_tenants",
     "find_kinds": "find_tasks",
     "Found": "SearchPage",
     "group_name": "group",
@@ -137,6 +146,10 @@ IDENTIFIERS = {
     "tell_tenants": "notify_tenants",
     "tell_usage": "print_usage_error",
     "tell_watchers": "notify_watchers",
+    "Teller": "Emitter",
+    "Telling": "Reports",
+    "TellingInThread": "SyncReports",
+    "TellingOnLoop": "AsyncReports",
     "tells_groups": "notifies_groups",
     "Told": "Record",
     "told": "reported",
@@ -149,18 +162,27 @@ IDENTIFIERS = {
     "told_us": "reported",
     "unaffected_kinds": "unaffected_tasks",
     "Unstorable": "NotSerializable",
-    "Visit": "PageRequest",
     "visit": "page_request",
+    "Visit": "PageRequest",
     "wake": "notify_workers",
-    "wake_here": "notify_workers_here",
+    "wake_here": "notify_here",
     "WEBHOOK_KIND": "WEBHOOK_TASK",
-    "Who": "RequestCaller",
     "who": "caller",
+    "Who": "RequestCaller",
     "who_has_open": "processes_that_opened",
     "whoever": "anyone",
     "whole_names": "full_names",
     "with_whole": "with_full_names",
 }
+
+CONSTANTS = {
+    "AGAIN", "AT_ONCE", "EACH", "EVERY", "GAP", "LOOKING", "LOOKS", "LOOK_EVERY", "MANY", "MASS", "MOST_AT_ONCE",
+    "PATIENCE", "SELDOM", "SILENCE", "SOONEST", "STUCK", "TICK",
+}  # fmt: skip
+"""Names that do not say what they bound: of several files, each meant something else."""
+
+ENGINE = ("domain", "stores", "tasks", "run", "runners", "worker")
+"""The rooms whose constants all say it by now."""
 
 FILES = {
     "client/sending.py": "client/enqueue_span.py",
@@ -238,6 +260,17 @@ def test_no_replaced_name_is_in_the_package():
         f"{path.name}:{line} {name}"
         for path in PACKAGE.rglob("*.py")
         for line, name in replaced(path.read_text())
+    ]
+    assert found == []
+
+
+def test_constants_of_the_engine_say_what_they_bound():
+    found = [
+        f"{path.relative_to(PACKAGE)}:{token.start[0]} {token.string}"
+        for room in ENGINE
+        for path in (PACKAGE / room).rglob("*.py")
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline)
+        if token.type == tokenize.NAME and token.string in CONSTANTS
     ]
     assert found == []
 

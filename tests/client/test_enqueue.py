@@ -305,7 +305,7 @@ def test_many_calls_whose_checks_take_long_are_checked_before_they_are_sent(back
         from leasehold.stores.postgres import enqueue
         from leasehold.stores.postgres.database import PostgresSession
 
-        monkeypatch.setattr(enqueue, "PATIENCE", 0.0)
+        monkeypatch.setattr(enqueue, "MOST_ENCODING_SECONDS", 0.0)
         real = PostgresSession.copy
         seen = []
 

@@ -8,7 +8,7 @@ import pytest
 
 from leasehold.domain.outcome import Success
 from leasehold.stores.results import Ending
-from leasehold.worker.claimer import Turns
+from leasehold.worker.claimer import QueueRotation
 from tests.backends import new_job, put
 from tests.contract.lives import OWNER
 from tests.plans.traced import Traced
@@ -87,7 +87,7 @@ def test_lanes_whose_next_head_is_unknown_are_served_by_their_own_queue(store):
 
 
 def test_turns_go_on_after_the_last_queue_that_was_served(store):
-    turns = Turns([f"q{n}" for n in range(10)], strict=False)
+    turns = QueueRotation([f"q{n}" for n in range(10)], strict=False)
     for n in range(10):
         fill(store, f"q{n}", 3)
     seen = Counter()
@@ -106,7 +106,7 @@ JOBS, MANY, ROOM = 1_000, 500, 20
 
 def cost(store, queues, order):
     """Statements and reads until nothing is left, as a worker asks."""
-    turns = Turns(queues, strict=False)
+    turns = QueueRotation(queues, strict=False)
     left = JOBS
     with Traced(store) as calls:
         while grants := store.claim(OWNER, turns.queues, ROOM, order=order):

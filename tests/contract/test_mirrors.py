@@ -15,8 +15,6 @@ from leasehold.domain.mirror import Mirror
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
-from leasehold.stores.postgres import store as postgres
-from leasehold.stores.sqlite import store as sqlite
 from tests.backends import Backend, new_job, put
 from tests.contract.lives import end, in_state, orphan, run
 
@@ -214,11 +212,9 @@ def test_a_migration_leaves_the_triggers_in_place(store, table, monkeypatch):
     """Whatever it has done to the places: they are made again from what was entered."""
     mirror = mirror_of(table, insert=True)
     store.add_mirror(mirror)
-    module = sqlite if table.name == "sqlite" else postgres
-    version = len(module._MIGRATIONS) + 1
-    monkeypatch.setattr(
-        module, "_MIGRATIONS", {**module._MIGRATIONS, version: _drop_one(table, mirror) + ";"}
-    )
+    migrations = type(store)._migrations
+    version = len(migrations) + 1
+    monkeypatch.setattr(type(store), "_migrations", {**migrations, version: _drop_one(table, mirror) + ";"})
     try:
         assert table.open().upgrade() == [version]
     finally:

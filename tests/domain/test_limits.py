@@ -12,7 +12,7 @@ from leasehold.domain.limits import (
     Rate,
     RateUse,
     Room,
-    SlotUse,
+    SlotCount,
     brought_rate,
     default_rate,
     parse_rate,
@@ -71,7 +71,7 @@ def test_the_same_need_is_the_same_text():
 
 
 def test_a_room_gives_out_what_is_there_and_no_more():
-    room = Room([SlotUse("a", 5, 1), SlotUse("b", 9, 0)], [RateUse("key", 1.0, 3, 0.0)])
+    room = Room([SlotCount("a", 5, 1), SlotCount("b", 9, 0)], [RateUse("key", 1.0, 3, 0.0)])
     wide, rated = Need((("a", 2), ("b", 3))), Need((("b", 1),), "key")
     assert room.fits(wide) == 2
     room.take(wide, 1)
@@ -90,7 +90,7 @@ def test_a_name_without_a_row_admits_nobody():
 
 
 def test_a_slot_that_was_lowered_under_its_use_is_full():
-    assert SlotUse("a", 2, 5).free == 0
+    assert SlotCount("a", 2, 5).free == 0
 
 
 @given(

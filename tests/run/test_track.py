@@ -104,13 +104,13 @@ def test_a_quick_loop_reports_a_few_times_and_its_last_count(app):
     burst(app)
     assert progress_of(job) == (20_000, 20_000, "")
     # One for the start and one for the end besides.
-    assert reports[0] <= tracking.EACH + took[0] / tracking.REPORT_EVERY + 2
+    assert reports[0] <= tracking.REPORTED_SINGLY + took[0] / tracking.REPORT_EVERY + 2
 
 
 @pytest.mark.parametrize("how", ["raised", "left"])
 def test_a_loop_that_is_left_early_has_reported_what_was_done(app, how):
     """More items than are each reported: the last count is not left out."""
-    done = tracking.EACH + 20
+    done = tracking.REPORTED_SINGLY + 20
 
     @app.task(retry=Retry(max_attempts=1))
     def read(ctx: SyncContext) -> None:

@@ -55,7 +55,7 @@ def test_the_first_caller_is_heard_at_once_and_later_ones_together(clock: Standi
         throttle()
     assert len([thread for thread in payers() if thread not in others]) == 1
     assert rings.receive()
-    clock.now += wakeups.GAP
+    clock.now += wakeups.NOTIFY_GAP
     assert rings.receive()
     wait_for_payers()
     assert not rings.count.acquire(blocking=False)
@@ -64,7 +64,7 @@ def test_the_first_caller_is_heard_at_once_and_later_ones_together(clock: Standi
 def test_whoever_takes_the_turn_rings_for_those_who_are_owed(
     clock: StandingClock, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(wakeups, "SILENCE", 0.0)
+    monkeypatch.setattr(wakeups, "NOTIFY_SILENCE", 0.0)
     rings = Rings()
     throttle = NotifyThrottle(rings)
     assert throttle.due()
@@ -100,8 +100,8 @@ def test_a_ring_that_fails_does_not_end_the_bell():
 
 def test_what_is_owed_is_paid_at_the_end(monkeypatch: pytest.MonkeyPatch):
     """A command that tells two jobs to stop ends before the second ring is due."""
-    monkeypatch.setattr(wakeups, "GAP", 2.0)
-    monkeypatch.setattr(wakeups, "SILENCE", 2.0)
+    monkeypatch.setattr(wakeups, "NOTIFY_GAP", 2.0)
+    monkeypatch.setattr(wakeups, "NOTIFY_SILENCE", 2.0)
     rings = Rings()
     throttle = NotifyThrottle(rings)
     throttle()

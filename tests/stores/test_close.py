@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.domain.errors import DatabaseUnreachable
-from leasehold.stores.database.wakeups import listen_here, notify_workers_here
+from leasehold.stores.database.wakeups import listen_here, notify_here
 from leasehold.stores.open import open_store
 from leasehold.stores.sqlite.database import SqliteSession
 from leasehold.stores.sqlite.store import SqliteStore
@@ -104,9 +104,9 @@ def test_a_forked_child_does_not_call_into_its_parents_loop() -> None:
     listener.call(lambda hint: called.append(os.getpid()))
 
     def notify_workers() -> None:
-        notify_workers_here("a store of this test")
+        notify_here("a store of this test")
         assert called == []
 
     assert in_child(notify_workers) == 0
-    notify_workers_here("a store of this test")
+    notify_here("a store of this test")
     assert called == [os.getpid()]

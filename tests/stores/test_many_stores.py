@@ -164,7 +164,7 @@ def test_a_lost_hint_is_made_up_for_by_the_sweep(app: Leasehold, monkeypatch: py
     assert many.claim("w", ["default"], 10) == []
     directory = app.__internals__.shared.stores.directory
     monkeypatch.setattr(directory, "notify", lambda name, hint: None)
-    directory.cabinet.drop("acme")
+    directory.cache.drop("acme")
     part(app, "acme").enqueue([new_job()])
     assert many.claim("w", ["default"], 10) == []
     many._swept_at = float("-inf")  # type: ignore[attr-defined]
@@ -198,14 +198,14 @@ def test_idle_tenants_are_not_asked(app: Leasehold, monkeypatch: pytest.MonkeyPa
     while many.claim("w", ["default"], 10) or many.opens_in(["default"]) == 0:
         pass
     used: list[str] = []
-    cabinet = app.__internals__.shared.stores.directory.cabinet
-    real = cabinet.use
+    cache = app.__internals__.shared.stores.directory.cache
+    real = cache.use
 
     def use(name, *args):
         used.append(name)
         return real(name, *args)
 
-    monkeypatch.setattr(cabinet, "use", use)
+    monkeypatch.setattr(cache, "use", use)
     for _ in range(20):
         assert many.claim("w", ["default"], 10, idle=True) == []
     assert used == []

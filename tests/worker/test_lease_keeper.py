@@ -16,7 +16,7 @@ from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import TaskSettings
 from leasehold.worker import lease_keeper
 from leasehold.worker.attempts import Attempts
-from leasehold.worker.lease_keeper import AGAIN, LeaseKeeper
+from leasehold.worker.lease_keeper import RENEW_AGAIN_WITHIN, LeaseKeeper
 
 PATIENCE = 20.0
 LEASE = 300.0
@@ -48,7 +48,7 @@ def test_a_lease_that_was_held_but_not_extended_is_believed_no_longer_and_asked_
     keeper = LeaseKeeper(store, attempts, lambda: True)
     definition = TaskDefinition(work, "work", TaskSettings(lease=LEASE))
     run = Attempt(GRANT, definition, time.monotonic(), time.monotonic())
-    assert run.heartbeat > PATIENCE + AGAIN
+    assert run.heartbeat > PATIENCE + RENEW_AGAIN_WITHIN
     believed, run.renew_at = run.lease_until, time.monotonic()
     attempts.held["a"] = run
     keeper.start()
@@ -57,7 +57,7 @@ def test_a_lease_that_was_held_but_not_extended_is_believed_no_longer_and_asked_
         store.given.put(Renewal("a", Flag.PAUSE, extended=False))
         # The next question comes when the first answer has been dealt with.
         second = store.requested.get(timeout=PATIENCE)
-        assert second - first >= AGAIN / 2, "it does not spin either"
+        assert second - first >= RENEW_AGAIN_WITHIN / 2, "it does not spin either"
         assert run.lease_until == believed
         assert (run.flag, run.cause, run.stop_requested) == (Flag.PAUSE, "flag", True)
         store.given.put(Renewal("a", Flag.PAUSE))
@@ -112,7 +112,7 @@ def hold(attempts: Attempts, keeper: LeaseKeeper) -> Attempt:
 @pytest.mark.timeout(60)
 def test_a_hint_is_looked_at_once_now_and_once_when_the_gap_is_over(held, monkeypatch):
     """A run that was claimed a moment before the hint is not in the books yet when it comes."""
-    monkeypatch.setattr(lease_keeper, "GAP", 0.2)
+    monkeypatch.setattr(lease_keeper, "READ_FLAGS_GAP", 0.2)
     keeper, store, attempts = held
     store.given = {"a": Flag.CANCEL}  # before the last of the two looks, however slow we are
     keeper.look()
@@ -126,7 +126,7 @@ def test_a_hint_is_looked_at_once_now_and_once_when_the_gap_is_over(held, monkey
 @pytest.mark.timeout(60)
 def test_many_hints_are_few_looks(held, monkeypatch):
     """On SQLite every commit is a hint."""
-    monkeypatch.setattr(lease_keeper, "GAP", 0.2)
+    monkeypatch.setattr(lease_keeper, "READ_FLAGS_GAP", 0.2)
     keeper, _, attempts = held
     hold(attempts, keeper)
     began_at = time.monotonic()
@@ -142,7 +142,7 @@ def test_many_hints_are_few_looks(held, monkeypatch):
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("held", [False], indirect=True)
 def test_without_hints_the_keeper_looks_by_itself_while_it_holds_a_run(held, monkeypatch):
-    monkeypatch.setattr(lease_keeper, "LOOKING", 0.02)
+    monkeypatch.setattr(lease_keeper, "READ_FLAGS_EVERY", 0.02)
     keeper, store, attempts = held
     hold(attempts, keeper)
     for _ in range(3):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasehold.testing import ManualClock
-from leasehold.worker.reaper import BRAKE_PER_SECOND, MASS, Reaper
+from leasehold.worker.reaper import BRAKE_PER_SECOND, MASS_LOSS, Reaper
 from tests.backends import put
 
 SWEEP = 5.0
@@ -78,7 +78,7 @@ def test_a_lease_that_is_renewed_between_the_looks_is_not_waited_for_any_longer(
 
 def test_an_outage_is_recovered_a_few_leases_at_a_time_however_their_ends_are_spread(store, clock):
     reaper = Reaper(store, 1.0)
-    for number in range(MASS + 2 * BRAKE_PER_SECOND):
+    for number in range(MASS_LOSS + 2 * BRAKE_PER_SECOND):
         grant(store, worker=f"w{number % 5}")
         clock.advance(0.01)
     clock.advance(20)

@@ -132,7 +132,7 @@ def test_a_worker_of_the_app_serves_no_tenant(app: Leasehold, make: Make, seen):
 def test_a_burst_ends_when_all_tenants_have_been_asked(
     app: Leasehold, make: Make, seen, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr("leasehold.stores.tenants.multi_store.LOOKS", 1)
+    monkeypatch.setattr("leasehold.stores.tenants.multi_store.MOST_TENANTS_A_CLAIM", 1)
     names = ["acme", "beta", "gamma"]
     make(*names)
     for number, name in enumerate(names):

@@ -9,13 +9,13 @@ from dataclasses import replace
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob
 
-MOST_AT_ONCE = 5_000
+MOST_INSERTED = 5_000
 """Most jobs that one transaction inserts. While SQLite writes, no one else can, not even to renew a lease."""
 
 
 def check_size(number: int, field: str, remedy: str) -> None:
-    if number > MOST_AT_ONCE:
-        problem = f"{number:,} jobs are more than one transaction makes ({MOST_AT_ONCE:,})"
+    if number > MOST_INSERTED:
+        problem = f"{number:,} jobs are more than one transaction makes ({MOST_INSERTED:,})"
         raise InvalidInput(field, problem, remedy)
 
 

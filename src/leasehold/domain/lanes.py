@@ -44,15 +44,15 @@ def tickets_after(before: Job, after: Job, now: datetime) -> list[Ticket]:
     """Return the tickets that a transition of a lane job must write."""
     if after.lane is None or blocks_lane(after):
         return []
-    deferred = []
+    tickets = []
     if (
         not (before.state is State.RUNNING and after.state is State.QUEUED)
         and before.state is not State.PENDING
     ):
         # The job blocked the lane, or left its place in it: some claimer must find the new head. (A job that goes from
         # running to queued is the head itself; a pending one was not in the lane yet.)
-        deferred.append(Ticket(after.lane, ANY_GATE, after.priority, now))
+        tickets.append(Ticket(after.lane, ANY_GATE, after.priority, now))
     if after.state is State.QUEUED:
         due = max(after.available_at, after.lane_at or after.available_at)
-        deferred.append(Ticket(after.lane, after.gate, after.priority, due))
-    return deferred
+        tickets.append(Ticket(after.lane, after.gate, after.priority, due))
+    return tickets

@@ -74,7 +74,7 @@ class Need:
 
 
 @frozen
-class SlotUse:
+class SlotCount:
     name: str
     limit: int
     used: int
@@ -117,7 +117,7 @@ class RateUse:
 class Room:
     """The units and tokens that are left while a claim takes jobs."""
 
-    def __init__(self, slots: Iterable[SlotUse], rates: Iterable[RateUse]) -> None:
+    def __init__(self, slots: Iterable[SlotCount], rates: Iterable[RateUse]) -> None:
         self._free = {slot.name: slot.free for slot in slots}
         self._rates = {rate.key: rate for rate in rates}
         self._taken: dict[str, int] = {}

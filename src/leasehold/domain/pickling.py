@@ -10,11 +10,11 @@ class Portable(BaseException):
     fit these constructors: unpickling would fail, and a process pool would wait for its result for ever."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _as_it_was, (type(self), self.args, vars(self))
+        return rebuilt, (type(self), self.args, vars(self))
 
 
-def _as_it_was(task: type[BaseException], args: tuple[Any, ...], facts: dict[str, Any]) -> BaseException:
-    error = task.__new__(task)
+def rebuilt(kind: type[BaseException], args: tuple[Any, ...], facts: dict[str, Any]) -> BaseException:
+    error = kind.__new__(kind)
     error.args = args
     vars(error).update(facts)
     return error

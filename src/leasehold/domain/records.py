@@ -172,7 +172,7 @@ class AttemptRecord:
     """None: it is running."""
     outcome: str
     """`running`, `succeeded`, or what ended it: `failed`, `timed_out`, `lost`, `crashed`, `breached`, `snoozed`,
-    `requested`, `stopped`, `handed_back`, `detached`."""
+    `asked`, `stopped`, `handed_back`, `detached`."""
     error: str | None
     """What went wrong in this attempt."""
 

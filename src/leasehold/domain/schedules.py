@@ -23,7 +23,7 @@ Source = Literal["code", "set"]
 
 LATE = 60.0
 """With `missed="skip"`, a tick that is later than this many seconds was missed."""
-MOST_AT_ONCE = 100
+MOST_TICKS = 100
 """Most missed ticks that one transaction makes up for; the next transaction follows at once."""
 SHORTEST = 1.0
 TICK_ARGUMENT = "tick"
@@ -102,8 +102,8 @@ class Turn(NamedTuple):
 def turn(schedule: Schedule, next_at: datetime, now: datetime) -> Turn:
     """Decide what to do; `next_at` is the first tick that was not handled, and is due."""
     if schedule.missed == "all":
-        due = [tick for tick in schedule.upcoming(next_at, MOST_AT_ONCE + 1) if tick <= now]
-        due = due[:MOST_AT_ONCE]
+        due = [tick for tick in schedule.upcoming(next_at, MOST_TICKS + 1) if tick <= now]
+        due = due[:MOST_TICKS]
         return Turn(due, 0, schedule.next_after(due[-1]))
     last, count = _last_due(schedule, next_at, now)
     fires = schedule.missed == "one" or (now - last).total_seconds() <= LATE
@@ -117,7 +117,7 @@ def _last_due(schedule: Schedule, next_at: datetime, now: datetime) -> tuple[dat
         more = int((now - next_at).total_seconds() // schedule.every)
         return next_at + more * timedelta(seconds=schedule.every), more + 1
     count, last = 1, next_at
-    for tick in schedule.upcoming(next_at, MOST_AT_ONCE + 1)[1:]:
+    for tick in schedule.upcoming(next_at, MOST_TICKS + 1)[1:]:
         if tick > now:
             return last, count
         count, last = count + 1, tick

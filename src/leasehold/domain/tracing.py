@@ -93,11 +93,9 @@ class Tracing(Protocol):
     def enqueueing(self, enqueue: TracedEnqueue) -> AbstractContextManager[str | None]:
         """Wrap an enqueue. The value it yields is stored as the jobs' `trace`, unless they have one; None stores
         nothing."""
-        ...
 
     def running(self, run: TracedRun) -> AbstractContextManager[Callable[[TracedEnding], None]]:
         """Wrap an attempt; its handler runs inside. The function it yields is called once, with the ending."""
-        ...
 
 
 _ENDINGS: dict[type[Outcome], AttemptOutcome] = {

@@ -141,7 +141,6 @@ class Headers(Protocol):
 
     def items(self) -> Iterable[tuple[str, str]]:
         """Return each name with its value."""
-        ...
 
 
 def verified(

@@ -41,7 +41,7 @@ NOTHING = Success()
 
 
 class Attempt(HandlerState):
-    """Its context sees the handler's side of it; its worker sees its lease and its end as well."""
+    """Its context sees the handler's side of it; its worker also sees its lease and its end."""
 
     started_at = 0.0
     """On the monotonic clock; 0: it is held, and has not begun."""
@@ -65,9 +65,9 @@ class Attempt(HandlerState):
     policy = DEFAULT_POLICY
     """What travels with the job; most carry nothing."""
     stall_reported = 0.0
-    """On the monotonic clock: the last sign of life before the silence that was told."""
+    """On the monotonic clock: the last sign of life before the silence that was reported."""
     on_error: Callable[[BaseException], None] | None = None
-    """Who wants to see what its handler raised: tracing."""
+    """Gets what its handler raised, for tracing."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Attempt(HandlerState):
         self.resources = resources
         self.held_at = held_at
         usable, self.heartbeat = definition.lease_times(grant.lease_seconds)
-        """Seconds between two renewals. A single call may have asked for a shorter lease than its task."""
+        """Seconds between two renewals. A single call may have a shorter lease than its task."""
         if grant.policy is not None:
             self.policy = Policy.load(grant.policy)
             if self.policy.heartbeat is not None:
@@ -94,7 +94,7 @@ class Attempt(HandlerState):
         self.lease_until = sent_at + usable
         """On the monotonic clock: until then the lease is surely ours. Counted from when the request was *sent*."""
         self.renew_at = sent_at + self.heartbeat
-        """On the monotonic clock: when the keeper shall renew it."""
+        """On the monotonic clock: when the keeper renews it."""
 
     # -- the steps -------------------------------------------------------------------------------------------------
     async def run(self, ended: Ended) -> None:
@@ -124,7 +124,7 @@ class Attempt(HandlerState):
         ended(self, outcome)
 
     def check(self) -> None:
-        """Raises if it must not begin: a stop was asked for, the lease has run out, or no time is left. A worker that
+        """Raises if it must not begin: a stop was requested, the lease has run out, or no time is left. A worker that
         was frozen since the claim may have lost the lease to another."""
         now = self.started_at = time.monotonic()
         has_rules = (
@@ -143,8 +143,8 @@ class Attempt(HandlerState):
             raise InvalidTask("result", "'file' needs a folder, and its worker has none", NO_RESULTS_FOLDER)
 
     async def load(self, arguments: dict[str, Any], context_parameter: str) -> None:
-        """The context, and what is an attribute of it: an async handler must not wait for the database there. A plain
-        one may, and mostly does not ask."""
+        """Make the context, and load its attributes for an async handler, which must not wait for the database there. A
+        plain handler may, and mostly does not read them."""
         if not self.definition.is_async:
             arguments[context_parameter] = SyncContext(self)
             return
@@ -162,13 +162,13 @@ class Attempt(HandlerState):
         return self.definition.handler(**arguments)
 
     def judge(self, value: object) -> Success:
-        """What the handler returned, with the follow-ups that it asked for."""
+        """The success: what the handler returned, with its follow-ups."""
         if self.completed or (value is None and self.follow_ups is None and self.definition.may_return_none):
             return NOTHING
         return Success(self.encode_result(value), None, self.unstored())
 
     async def file(self, success: Success) -> Success:
-        """With its result as a file: whole and on the disk before anybody hears of the success."""
+        """Write its result to a file, complete and on the disk before the success is settled."""
         text = success.result or "null"
         names: list[str] = []
         if not self.definition.is_async:
@@ -199,7 +199,7 @@ class Attempt(HandlerState):
         return outcome_of(error, self.definition)
 
     def without_secrets(self, outcome: Outcome | None) -> Outcome | None:
-        """What is stored of an error is shown to everybody who may read the job."""
+        """Hide secrets in an error: what is stored of it is shown to all readers of the job."""
         if outcome is None or not self.policy.sensitive:
             return outcome
         return hidden_outcome(outcome, secrets_of(self.grant.args, self.policy.sensitive))
@@ -242,11 +242,11 @@ class Attempt(HandlerState):
         return stop_grace
 
     def outcome_when_abandoned(self) -> Outcome | None:
-        """It has not obeyed: the job ends as it was asked to, whatever its handler does."""
+        """It ignored its stop: the job ends as requested, whatever its handler does."""
         return self.outcome_when_stopped()
 
     def exited(self, error: BaseException) -> None:
-        """By the task that did: the handler ends with it, also if it does not wait for that task."""
+        """Called by the task that exited: the handler ends with it, also if it does not wait for that task."""
         if self.settled_at or self.completed:
             return
         self.exit = error
@@ -296,7 +296,7 @@ class Attempt(HandlerState):
     def stall_text(self) -> str:
         return f"no progress, event or log for {self.stall_after or 0.0:g} s"
 
-    # -- what its call has said, or else its task ------------------------------------------------------------------
+    # -- settings of its call, or else of its task -----------------------------------------------------------------
     @property
     def timeout(self) -> float | None:
         said = self.policy.timeout

@@ -16,7 +16,7 @@ from leasehold.run.journal import Journal
 T = TypeVar("T")
 Parameters = Sequence[Any] | Mapping[str, Any]
 
-LOOK_EVERY = 0.1
+RETRY_LOCKED_EVERY = 0.1
 """Seconds between two tries while the job's rows are locked."""
 
 
@@ -75,7 +75,7 @@ def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
         # Write reports now: under the lock of the transaction, or after it, they could no longer be written.
         writer, stream = run.writer, run.stream
         while run.patiently(lambda: writer.write([stream])):
-            run.wait(LOOK_EVERY)
+            run.wait(RETRY_LOCKED_EVERY)
             run.raise_if_stopped()
     if encoded is not None and run.becomes_file(encoded):
         # Before the transaction, which must be short.

@@ -17,7 +17,7 @@ from leasehold.run.handler_state import HandlerState
 from leasehold.run.parents import parents_of, results_of
 from leasehold.run.questions import Ask, Asks, CheckedAsk, checked_asks
 from leasehold.run.step import Durability, Step
-from leasehold.run.stream import Telling, TellingInThread, TellingOnLoop
+from leasehold.run.stream import AsyncReports, Reports, SyncReports
 from leasehold.run.track import track, track_async
 from leasehold.tasks.call import Bindable, J
 from leasehold.tasks.settings import Retry
@@ -28,7 +28,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class RunFacts(Telling):
+class RunFacts(Reports):
     """The facts of one attempt, as its handler sees them. It has no state."""
 
     _run: HandlerState
@@ -120,7 +120,7 @@ class RunFacts(Telling):
         return Acquiring(self._run, self._run.needed_journal(), name, units, rate, burst, timeout)
 
 
-class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
+class Context(RunFacts, AsyncReports, AsyncHandlerContext):
     """The context of an async handler."""
 
     @overload
@@ -259,7 +259,7 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
         return (await self._run.open_questions_box().find_async([call]))[key]
 
     async def ask_all(self, questions: Asks) -> dict[str, Any]:
-        """Ask several questions at once: `await ctx.ask_all({"name": "RequestCaller?", "age": ("How old?", int)})`;
+        """Ask several questions at once: `await ctx.ask_all({"name": "Your name?", "age": ("How old?", int)})`;
         with `Ask(text, schema, secret=…, timeout=…)` of `leasehold.types` each takes all parameters of `ask`. The job
         waits until the last of them is answered or expired, and then this returns the answers by key. If one was not
         answered in time, this raises QuestionExpired for the first such question; `ctx.ask` still returns the answers
@@ -267,7 +267,7 @@ class Context(RunFacts, TellingOnLoop, AsyncHandlerContext):
         return await self._run.open_questions_box().find_async(checked_asks(questions))
 
 
-class SyncContext(RunFacts, TellingInThread, SyncHandlerContext):
+class SyncContext(RunFacts, SyncReports, SyncHandlerContext):
     """The context of a plain handler, which runs in a thread."""
 
     def track(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,13 @@ def describe(error: BaseException) -> str:
         if size > ERROR_LIMIT:
             break
     return "\n\n".join(parts)
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
 
 
 def _parts(error: BaseException) -> Iterator[str]:

@@ -20,9 +20,9 @@ logger = logging.getLogger("leasehold.worker")
 T = TypeVar("T")
 
 THREADS = 16
-SOONEST, LATEST = 0.2, 1.0
+SHORTEST_POLL, LONGEST_POLL = 0.2, 1.0
 """Seconds between two polls: more with more executions, so that polling costs a worker only a few per cent."""
-EACH = 0.02
+POLL_PER_EXECUTION = 0.02
 
 
 class Watched(Protocol):
@@ -35,7 +35,6 @@ class Watched(Protocol):
 
     def read_output(self) -> None:
         """Pass on what it has written since. Runs in a thread."""
-        ...
 
 
 class Executions:
@@ -87,7 +86,9 @@ class Executions:
     async def _look(self) -> None:
         trouble = False
         while self._watched:
-            await asyncio.sleep(min(max(SOONEST, EACH * len(self._watched)), LATEST))
+            await asyncio.sleep(
+                min(max(SHORTEST_POLL, POLL_PER_EXECUTION * len(self._watched)), LONGEST_POLL)
+            )
             try:
                 await self._look_once()
                 trouble = False
@@ -95,7 +96,7 @@ class Executions:
                 if not trouble:
                     logger.warning("cannot check on executions for now: %s", error)
                 trouble = True
-                await asyncio.sleep(LATEST)
+                await asyncio.sleep(LONGEST_POLL)
 
     async def _look_once(self) -> None:
         by_runner: dict[Runner[Any], list[Watched]] = {}

@@ -1,6 +1,6 @@
 """One attempt of a command or a container: placed, started or found, watched, stopped, collected.
 
-The execution outlives the worker. So nothing here ends it but a stop that was asked for, or its time limit; a drain or
+The execution outlives the worker. So nothing here ends it but a stop request, or its time limit; a drain or
 a lost lease leaves it alone. And no ending is settled before the execution has ended or can never start: the next
 attempt must not meet it.
 """
@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import re
-import signal
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from leasehold.domain.outcome import Crashed, Detached, Failure, Outcome, Stoppe
 from leasehold.domain.signals import StopRequested
 from leasehold.domain.states import Flag
 from leasehold.run.attempt import Attempt, Ended, StopCause
+from leasehold.run.error_text import signal_name
 from leasehold.run.exceptions import outcome_of
 from leasehold.run.executions import Executions
 from leasehold.run.output import OutputReader
@@ -70,7 +70,7 @@ class ExternalAttempt(Attempt):
         """On the loop, before it is run."""
         self.external = external
         self.executions = executions
-        self._notify_after_release = asyncio.Event()
+        self._wake = asyncio.Event()
         self._output = OutputReader(self)
 
     @property
@@ -92,7 +92,7 @@ class ExternalAttempt(Attempt):
             outcome = outcome_of(error, self.definition)
             if self._placed:
                 outcome = Detached(str(error))
-                self._notify_after_release.clear()
+                self._wake.clear()
                 await self._nap(AFTER_A_BUG)
         self.task = None
         self.is_over = outcome is not None and not isinstance(outcome, Detached)
@@ -130,12 +130,12 @@ class ExternalAttempt(Attempt):
         return await self._start(spec)
 
     async def _spec(self) -> Any:
-        """What the task's function says to run."""
+        """Call the task's function, which says what to run."""
         arguments = self.definition.decode_arguments(self.grant.args)
         return self.external.to_spec(await self.definition.handler(**arguments))
 
     def _take_over(self) -> None:
-        """What the one before knew: when it was started, and what was asked of it."""
+        """Take over from the previous worker: when the execution was started, and which stop was requested."""
         grant, now = self.grant, time.monotonic()
         age = grant.execution_age
         self._started = age is not None
@@ -182,10 +182,10 @@ class ExternalAttempt(Attempt):
         return await self._follow()
 
     async def _follow(self) -> Outcome | None:
-        """Until it has ended, or is another's to watch."""
+        """Follow it until it has ended, or another worker has to watch it."""
         runner, name = self.runner, self.execution
         while True:
-            self._notify_after_release.clear()
+            self._wake.clear()
             if self.cause in LEAVING:
                 return self.outcome_when_stopped()
             state = await self._ask(lambda: runner.probe(name))
@@ -204,14 +204,12 @@ class ExternalAttempt(Attempt):
                 return outcome
 
     async def _wait(self) -> State | None:
-        """For its end. A stop is repeated, in case that nobody has heard it."""
+        """Wait for its end. A stop is repeated, in case it was lost."""
         if self._stopping_since is None:
-            return await self.executions.ended(self, self._notify_after_release)
+            return await self.executions.ended(self, self._wake)
         overdue = self._stopping_since + self.external.grace + 5.0 - time.monotonic()
         try:
-            return await asyncio.wait_for(
-                self.executions.ended(self, self._notify_after_release), max(overdue, 1.0)
-            )
+            return await asyncio.wait_for(self.executions.ended(self, self._wake), max(overdue, 1.0))
         except TimeoutError:
             await self._ask(lambda: self.runner.stop(self.execution, 0.0))
             return None
@@ -235,9 +233,9 @@ class ExternalAttempt(Attempt):
                 return self._unless_stopped(Failure(str(error)))
             await self.executions.call(self._output.finish)
             if self._stopping_since is not None or collected.was_stopped:
-                return self._unless_stopped(Stopped())  # by us, or by one who held it before
-            return await self._judge_exit(collected)  # a stop that was asked for came too late
-        # Also if there is a tombstone: who left it may have frozen before it had closed every way to a start.
+                return self._unless_stopped(Stopped())  # by us, or by an earlier worker
+            return await self._judge_exit(collected)  # a requested stop came too late
+        # Also if there is a tombstone: its writer may have frozen before it had closed every way to a start.
         state = await self._ask(lambda: runner.tombstone(name))
         if state.phase is not Phase.TOMBSTONE:
             return None  # alive after all, or it has exited
@@ -257,7 +255,7 @@ class ExternalAttempt(Attempt):
                 return outcome_of(error, self.definition)
         output = _tail(collected)
         if code < 0 and code not in external.exit_codes:
-            return Crashed(f"killed by {_signal_name(-code)}{output}")
+            return Crashed(f"killed by {signal_name(-code)}{output}")
         return Failure(f"exit code {code}{output}", final=meaning == "fail")
 
     def _result(self, collected: Collected) -> str | None:
@@ -281,7 +279,7 @@ class ExternalAttempt(Attempt):
         return self.encode_result(value)
 
     async def _never_started(self, outcome: Outcome) -> Outcome | None:
-        """It could not be started by us. Another may have, or be about to."""
+        """We could not start it. Another worker may have, or may be about to."""
         state = await self._ask(lambda: self.runner.tombstone(self.execution))
         return self._unless_stopped(outcome) if state.phase is Phase.TOMBSTONE else await self._follow()
 
@@ -296,21 +294,21 @@ class ExternalAttempt(Attempt):
         return super().outcome_when_stopped()
 
     def outcome_when_abandoned(self) -> Outcome | None:
-        """The outside system does not answer: whoever adopts it goes on with the stop."""
+        """The outside system does not answer: the worker that adopts it goes on with the stop."""
         return Detached("its runner does not answer") if self._placed else super().outcome_when_abandoned()
 
     def patience(self, stop_grace: float) -> float:
         return stop_grace + self.external.grace + HANGS_AFTER
 
-    # -- what it asks others for -----------------------------------------------------------------------------------
+    # -- calls to the runner and the store -------------------------------------------------------------------------
     def interrupt(self) -> None:
-        self._notify_after_release.set()
+        self._wake.set()
 
     def read_output(self) -> None:
         self._output.read()
 
     async def _ask(self, verb: Callable[[], T]) -> T:
-        """Of the runner, until it answers. Raises StopRequested if the execution is to be left alone meanwhile."""
+        """Call the runner until it answers. Raises StopRequested if the execution has to be left alone meanwhile."""
         pause = 0.2
         while True:
             try:
@@ -327,8 +325,8 @@ class ExternalAttempt(Attempt):
             pause = min(pause * 2, 10.0)
 
     async def _stored(self, ask: Callable[[Any], T], otherwise: T) -> T:
-        """What the store answers; False to a write: the lease is another's. `otherwise` is the answer if the database
-        is away when the execution has to be stopped. The stop comes first: nothing may be settled while it lives."""
+        """Call the store; False from a write: the lease is lost. `otherwise` is returned if the database is away when
+        the execution has to be stopped. The stop comes first: nothing may be settled while the execution lives."""
         store = self.needed_journal().store
         try:
             return await self.executions.call(lambda: self.patiently(lambda: ask(store)))
@@ -339,7 +337,7 @@ class ExternalAttempt(Attempt):
 
     async def _nap(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self._notify_after_release.wait(), seconds)
+            await asyncio.wait_for(self._wake.wait(), seconds)
         except TimeoutError:
             return
 
@@ -348,10 +346,3 @@ def _tail(collected: Collected) -> str:
     output = (collected.stderr.tail.strip() or collected.stdout.tail.strip())[-ERROR_TAIL:]
     reason = "" if collected.reason is None else f" ({collected.reason})"
     return f"{reason}: {output}" if output else reason
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

@@ -1,4 +1,4 @@
-"""One run as its handler's context sees it: where it stores things, and what it has begun."""
+"""One attempt as its handler's context sees it: its journal, and the steps, questions and follow-ups that it began."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class HandlerState(RunState):
 
     @property
     def wants_file(self) -> bool:
-        """Its result shall be a file, however small it is."""
+        """Whether its result goes to a file, however small it is."""
         raise NotImplementedError
 
     def encode_result(self, value: Any) -> str | None:
-        """Of any size, if there is a folder for what a row does not take."""
+        """Encode a result; it may be larger than a row allows if there is a folder for results."""
         return self.definition.encode_result(value, self.journal is not None and self.journal.has_folder)
 
     def becomes_file(self, text: str | None) -> bool:
@@ -46,7 +46,7 @@ class HandlerState(RunState):
         )
 
     def file_result(self, text: str) -> str:
-        """Blocks until it is on the disk; its name. The ending follows: a file that nobody settles does no harm."""
+        """Write the result, and return its name once it is on the disk. A file that is never settled does no harm."""
         store, grant = self.needed_journal().store, self.grant
         return self.patiently(lambda: store.file_result(grant.id, grant.token, text))
 

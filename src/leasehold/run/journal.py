@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from leasehold.domain.signals import StopRequested
 from leasehold.run.state import RunState
 from leasehold.run.waits import Waits
+from leasehold.threads import until_done
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -36,7 +37,6 @@ class Batching(Protocol):
 class BatchWriter(Protocol):
     def expect(self, steps: Batching) -> None:
         """A batch has begun. Its attempt may write it with its next step, or do something else for an hour."""
-        ...
 
     def stop(self) -> None: ...
 
@@ -94,12 +94,7 @@ class Journal:
                 notify(future.set_result, answer)
 
         self._threads.submit(work)
-        stop: asyncio.CancelledError | None = None
-        while not future.done():
-            try:
-                await asyncio.wait([future])
-            except asyncio.CancelledError as error:
-                stop = error
+        stop = await until_done(future, lambda: None)
         if stop is not None:
             future.exception()  # retrieve it, or asyncio logs "exception was never retrieved"
             raise stop

@@ -14,7 +14,7 @@ from typing import Any, Protocol, get_args
 from leasehold.runners.contract import Runner, Stream
 
 CHUNK = 64 * 1024
-MOST_AT_ONCE = 1024 * 1024
+MOST_BYTES_A_POLL = 1024 * 1024
 """Most bytes of each stream that one poll passes on; a log keeps only the end of them anyway."""
 
 
@@ -70,7 +70,7 @@ class _Tail:
     def read(self) -> bool:
         """Return whether there may be more by now."""
         read = 0
-        while read < MOST_AT_ONCE:
+        while read < MOST_BYTES_A_POLL:
             data, self.offset = self._run.runner.read_output(
                 self._run.execution, self._name, self.offset, CHUNK
             )

@@ -1,4 +1,4 @@
-"""One run while it lives, as all who serve it see it: its grant, whether it shall stop, what it has told."""
+"""One running attempt, as every part of a worker sees it: its grant, its stop request, its updates."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ class RunState:
 
     grant: Grant
     writer: StreamWriter | None = None
-    """None outside of a worker: what is told is checked and goes nowhere."""
+    """None outside of a worker: updates are checked, and dropped."""
     stream: RunStream | None = None
-    """Only of a run that has told something."""
+    """Only if the attempt has emitted something."""
     reported_at = 0.0
     """On the monotonic clock: the last sign of life, for `stall_after`."""
     completed = False
     """The handler has settled its job itself; what it does from then on changes nothing."""
     in_doubt = False
-    """The handler has sent its success, and nobody knows whether it arrived."""
+    """The handler has sent its success, and it is unknown whether it arrived."""
     holds_slots = False
-    """It has taken units inside the run: its end may let others go on."""
+    """It has acquired units while it ran: its end may let other jobs start."""
     waits_for: tuple[str, ...] = ()
-    """As people call it: from the first look that was in vain to the last, also while it looks."""
+    """What the attempt is waiting for, in words, for `why`."""
     stop_requested = False
     _event: threading.Event | None = None
-    """Made only when somebody waits for a stop: most runs are never told to."""
+    """Made only for a wait: most attempts never wait."""
 
     # -- stop ------------------------------------------------------------------------------------------------------
     def request_stop(self) -> None:
@@ -99,11 +99,11 @@ class RunState:
 
     # -- signs of life ---------------------------------------------------------------------------------------------
     def show_life(self) -> None:
-        """For `stall_after`: a run that steps on, or tells something, is not stuck."""
+        """For `stall_after`: an attempt that goes on to a step, or emits something, is not stalled."""
         self.reported_at = time.monotonic()
 
     def emit(self, kind: str, data: str | None = None, key: str | None = None, text: str = "") -> bool:
-        """False: too much waits for the database already, and this was not taken."""
+        """False: too much waits for the database already, and this was dropped."""
         self.show_life()
         if self.writer is None:
             return True

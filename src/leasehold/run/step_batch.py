@@ -152,7 +152,7 @@ class StepBatch:
     # -- what was spent --------------------------------------------------------------------------------------------
     @property
     def spending(self) -> RunSpending:
-        """Made when something is first spent, or asked about."""
+        """Made with the first spend, or the first look at a budget."""
         if self._spending is None:
             with self._lock:
                 if self._spending is None:

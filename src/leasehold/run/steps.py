@@ -27,7 +27,7 @@ TRANSACTION_SECONDS = 5.0
 
 
 class Steps:
-    """What one run keeps for the runs that follow it."""
+    """What one attempt keeps for the attempts after it."""
 
     def __init__(self, run: RunState, journal: Journal) -> None:
         self._state = run
@@ -57,7 +57,7 @@ class Steps:
         step.run = self._state
 
     def run(self, step: Step) -> Any:
-        """From the look whether it is stored to its decoded result, in this thread."""
+        """Find the stored result, or call the function and store its result, in this thread."""
         found = self._find(step)
         if found is not None:
             return step.decode(found)
@@ -89,11 +89,13 @@ class Steps:
             return answer
         finally:
             step.ended = True
-            with contextlib.suppress(StopRequested):  # it has outlived its worker: nobody writes for it
+            with contextlib.suppress(
+                StopRequested
+            ):  # it has outlived its worker: nothing can be written any more
                 await self._give_up_async(step)
 
     def _tried(self, step: Step) -> Any:
-        """Called until it returns, or has failed for the last time."""
+        """Call it until it returns, or has failed for the last time."""
         while True:
             self._state.raise_if_stopped()
             try:
@@ -142,11 +144,11 @@ class Steps:
             await self._journal.call(self._give_up, step)
 
     def _must_write(self, step: Step, text: str) -> bool:
-        """Now: a step of a batch may wait in it."""
+        """Whether to write now: a step of a batch may wait in it."""
         return not step.batch or self.batch.add(step, text)
 
     def _write_step(self, step: Step, text: str) -> None:
-        """A step of a batch stands in it already."""
+        """Write the step now; a step of a batch is in it already."""
         if step.batch:
             self.batch.write({})
         else:

@@ -17,10 +17,10 @@ from leasehold.threads import to_thread
 
 LONGEST_KIND = 200
 LONGEST_KEY = 1000
-LOOK_EVERY = 0.1
+CHECK_STOP_EVERY = 0.1
 
 
-class Telling:
+class Reports:
     """The part of a context that reports."""
 
     _run: RunState
@@ -55,7 +55,7 @@ class Telling:
         raise StreamFull(self._run.grant.id, MOST_EVENTS)
 
 
-class TellingOnLoop(Telling):
+class AsyncReports(Reports):
     """An async handler must not block its loop: if too much is waiting, `emit` raises StreamFull."""
 
     async def flush(self) -> None:
@@ -63,11 +63,11 @@ class TellingOnLoop(Telling):
         writer, stream = self._run.writer, self._run.stream
         if writer is not None and stream is not None:
             upto = stream.place
-            while not await to_thread(writer.wait_until_taken, stream, upto, LOOK_EVERY):
+            while not await to_thread(writer.wait_until_taken, stream, upto, CHECK_STOP_EVERY):
                 self._run.raise_if_stopped()
 
 
-class TellingInThread(Telling):
+class SyncReports(Reports):
     """A plain handler has its own thread: if too much is waiting, `emit` waits too."""
 
     def flush(self) -> None:
@@ -75,13 +75,13 @@ class TellingInThread(Telling):
         writer, stream = self._run.writer, self._run.stream
         if writer is not None and stream is not None:
             upto = stream.place
-            while not writer.wait_until_taken(stream, upto, LOOK_EVERY):
+            while not writer.wait_until_taken(stream, upto, CHECK_STOP_EVERY):
                 self._run.raise_if_stopped()
 
     def _make_room(self) -> None:
         writer, stream = self._run.writer, self._run.stream
         if writer is not None and stream is not None:
-            writer.wait_for_room(stream, LOOK_EVERY)
+            writer.wait_for_room(stream, CHECK_STOP_EVERY)
         self._run.raise_if_stopped()
 
 

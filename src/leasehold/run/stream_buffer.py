@@ -142,7 +142,7 @@ class RunStream:
         self._log_size -= gone
 
 
-class Teller(Protocol):
+class Emitter(Protocol):
     """An attempt, as the writer sees it."""
 
     grant: Grant
@@ -152,23 +152,19 @@ class Teller(Protocol):
 class StreamWriter(Protocol):
     """Writes what the attempts of a worker report to the database, in batches."""
 
-    def stream_of(self, run: Teller) -> RunStream:
+    def stream_of(self, run: Emitter) -> RunStream:
         """Return one stream per attempt, whichever thread reports first: two streams would use the same places."""
-        ...
 
     def put(
         self, stream: RunStream, kind: str, data: str | None = None, key: str | None = None, text: str = ""
     ) -> bool:
         """Callable from any thread. Returns False if too much is waiting."""
-        ...
 
     def wait_for_room(self, stream: RunStream, seconds: float) -> None: ...
 
     def wait_until_taken(self, stream: RunStream, upto: int, seconds: float) -> bool:
         """Raises LeaseLost if the notes can never be stored."""
-        ...
 
     def write(self, streams: Iterable[RunStream]) -> set[RunStream]:
         """Write what these attempts have reported so far. Returns those with notes left: their rows are locked. Raises
         StoreError: nothing is lost, it is tried again."""
-        ...

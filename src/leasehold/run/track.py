@@ -10,7 +10,7 @@ from leasehold.domain.errors import InvalidInput
 
 T = TypeVar("T")
 
-EACH = 100
+REPORTED_SINGLY = 100
 """The first items, each of which is reported, so that a loop of a few long items is exact."""
 REPORT_EVERY = 0.05
 """Seconds between two reports of the items after them. A report costs more than a cheap item, most of all in its own
@@ -35,7 +35,7 @@ class Counter:
         self._total = total
         self._description = description
         self._done = self._reported = start
-        self._each_until = start + EACH
+        self._each_until = start + REPORTED_SINGLY
         self._next_at = 0.0
         ctx.progress(start, total, description)
 

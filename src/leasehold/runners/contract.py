@@ -115,57 +115,46 @@ class Runner(Protocol[Spec]):
     @property
     def site(self) -> str:
         """Where its executions live. Two workers share a site only if each can probe and stop the other's."""
-        ...
 
     def ensure_started(self, name: str, token: int, spec: Spec) -> Start:
         """Start the execution unless it was ever started. `token` is the lease's; after the return nothing starts under
         this name with an older token. Raises CannotStart, and TimeoutError if another start is under way and does not
         finish."""
-        ...
 
     def probe(self, name: str) -> State:
         """Return the state of the execution, without changing anything."""
-        ...
 
     def probe_many(self, names: Sequence[str]) -> dict[str, State]:
         """Return the state of each execution, with one request to the outside system where possible."""
-        ...
 
     def read_output(self, name: str, stream: Stream, offset: int, limit: int) -> tuple[bytes, int]:
         """Return up to `limit` bytes of the stream, starting at `offset`, or at the oldest byte kept if older ones were
         dropped; and the offset after them. No bytes: there are no more for now. To follow an execution, continue from
         the returned offset."""
-        ...
 
     def stop(self, name: str, grace: float) -> None:
         """Ask the execution to end, and kill it after `grace` seconds; returns at once. An execution that was never
         started never will be. A later call may shorten the grace. Works without the worker that started it, and after
         the caller is gone."""
-        ...
 
     def tombstone(self, name: str) -> State:
         """Prevent any start under this name from now on, and probe again: a start may have been under way. A running
         execution is not stopped, an exited one can still be collected, a vanished one becomes a tombstone."""
-        ...
 
     def collect(self, name: str) -> Collected:
         """Return what an exited execution has left. Raises NothingToCollect for any other, and InvalidInput for a
         result that cannot be kept."""
-        ...
 
     def remove(self, name: str) -> bool:
         """Delete what the execution has left, once its ending is stored. The tombstone stays, against workers that
         start late. False: some process may be alive, and nothing was deleted."""
-        ...
 
     def names(self) -> list[str]:
         """The executions that have left more here than a tombstone, alive or not."""
-        ...
 
     def sweep(self, age: float) -> int:
         """Free the names whose tombstone is older than `age` seconds and that have nothing left to delete; returns how
         many. A worker frozen for longer could start such an execution again: the age is far longer than any lease."""
-        ...
 
 
 AnyRunner = Runner[Any]

@@ -27,9 +27,9 @@ import time
 from typing import Any
 
 NOT_STARTED = 75
-TICK = 0.25
+CHECK_STOP_EVERY = 0.25
 """Seconds between two checks for a stop. The end of the command wakes the shim at once."""
-PATIENCE = 5.0
+LOCK_WITHIN = 5.0
 """Seconds to wait for a lock that a prober holds for an instant."""
 CHUNK = 65536
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -65,7 +65,7 @@ def _take_over(token: int) -> int | None:
     """Return the lock if this shim may run the command. It checks for a fence after it takes the lock: a process that
     raises the fence and then probes the lock sees this shim, or this shim sees the fence."""
     lock = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600)
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + LOCK_WITHIN
     while not _lock(lock):
         if os.path.exists("started") or time.monotonic() > deadline:
             return None
@@ -167,7 +167,7 @@ class Run:
     def _wait(self) -> int:
         """Wait until the command ends, and return its exit code."""
         while True:
-            self._read_outputs(self.selector.select(TICK))
+            self._read_outputs(self.selector.select(CHECK_STOP_EVERY))
             while True:
                 try:
                     pid, status = os.waitpid(-1, os.WNOHANG)
@@ -206,16 +206,7 @@ class Run:
         are now our children."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.child, signal.SIGKILL)
-        while True:
-            for pid in children():
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            try:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if not pid:
-                time.sleep(0.002)
+        kill_children()
 
     def _read_outputs(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
         """Read all that is in the pipes, but not endlessly from a command that never pauses: a stop must be noticed
@@ -287,6 +278,20 @@ def children() -> list[int]:
                     if file.read().rpartition(")")[2].split()[1] == me:
                         found.append(int(name))
     return found
+
+
+def kill_children() -> None:
+    """Kill the children of this process, and their orphans, until there is none."""
+    while True:
+        for pid in children():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if not pid:
+            time.sleep(0.002)
 
 
 def prctl(option: int, value: int) -> None:

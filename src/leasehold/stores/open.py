@@ -1,4 +1,4 @@
-"""From a URL to a store. Drivers are imported only when their database is asked for."""
+"""From a URL to a store. Drivers are imported only for their own database."""
 
 from __future__ import annotations
 

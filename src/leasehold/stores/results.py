@@ -39,9 +39,9 @@ class Ending(NamedTuple):
     token: int
     outcome: Outcome
     seq: int | None = None
-    """As the grant told it; without it the store has to ask."""
+    """As in the grant; without it the store has to look it up."""
     special: int = 0
-    """As the grant told it; the store finds out what has become of it since."""
+    """As in the grant; the store finds out whether it has changed since."""
 
 
 @frozen
@@ -52,11 +52,11 @@ class Settled:
     unstorable: list[str]
     """Accepted, but as failed: the database refused the result."""
     locked: list[str] = field(default_factory=list)
-    """Still held, but somebody has their rows locked: nothing was written. Only of a settle that does not wait."""
+    """Still held, but their rows are locked: nothing was written. Only for a settle that does not wait."""
     freed: bool = False
     """Follow-ups were made, jobs that others wait for have ended, or slots are free again: there may be new work."""
     decided: Mapping[str, Job] = field(default_factory=dict, compare=False)
-    """Those whose end was not a plain success, as they are now."""
+    """Jobs whose end was not a plain success, as they are now."""
 
 
 @frozen
@@ -65,7 +65,7 @@ class Record:
 
     lost: list[tuple[str, int]]
     locked: list[tuple[str, int]]
-    """Still held, but somebody has their rows locked."""
+    """Still held, but their rows are locked."""
 
 
 @frozen
@@ -110,23 +110,23 @@ class Failed(NamedTuple):
 @frozen
 class Pruned:
     deleted: int
-    """Jobs; of a dry run, those that would go."""
+    """Jobs; in a dry run, how many would go."""
     next: str | None
     """Where the next batch starts; None when there is nothing more to look at."""
     counts: Mapping[tuple[str, State], int] = field(default_factory=dict)
-    """The jobs by kind and state."""
+    """The jobs by task and state."""
     groups: int = 0
     """That went with the last of their jobs."""
 
 
 @frozen
 class Acquired:
-    """An answer to a run that asked for a slot or a rate."""
+    """The result of `acquire`, for a slot or a rate."""
 
     what: Literal["slot", "rate"]
     granted: bool
     wait: float | None = None
-    """Seconds until it is worth asking again; None: nobody knows."""
+    """Seconds until another try may succeed; None: unknown."""
 
 
 class Registered(NamedTuple):

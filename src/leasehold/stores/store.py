@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from leasehold.domain.job import Grant
 from leasehold.domain.records import Finding
 from leasehold.stores.database.audit import recorded_in
-from leasehold.stores.database.wakeups import Notify, Wakeups, ignore
+from leasehold.stores.database.migrate import check_version
+from leasehold.stores.database.wakeups import Hint, Notify, Wakeups, ignore, notify_here
 from leasehold.stores.results import Order
 from leasehold.stores.verbs.audit import AuditVerbs
 from leasehold.stores.verbs.budgets import BudgetVerbs
 from leasehold.stores.verbs.caller_transaction import EnlistVerbs
-from leasehold.stores.verbs.claim import ClaimVerbs
-from leasehold.stores.verbs.database_checks import VitalVerbs
+from leasehold.stores.verbs.claim import ClaimRequest, ClaimVerbs
+from leasehold.stores.verbs.database_checks import VitalVerbs, named_objects
 from leasehold.stores.verbs.enqueue_once import EnqueueOnceVerbs
 from leasehold.stores.verbs.events import EventVerbs
 from leasehold.stores.verbs.groups import GroupVerbs
@@ -76,12 +78,15 @@ class JobStore(
     """The verbs of `stores/verbs` are the same on every database. The abstract methods are what each database writes
     itself."""
 
+    _migrations: ClassVar[dict[int, str]]
+    _notify: Notify | None = None
+    """Gets the hints of a tenant's store instead: its workers listen to the store that keeps the tenants."""
+
     @abstractmethod
     def another(self) -> JobStore:
         """The same store over a connection of its own, for calls that must not wait behind others, such as renewals."""
 
     # -- claim -----------------------------------------------------------------------------------------------------
-    @abstractmethod
     def claim(
         self,
         worker: str,
@@ -99,19 +104,39 @@ class JobStore(
         of being leased. `idle` says that the same claim found nothing a moment ago: the result is the same but may come
         sooner. `order` says how several queues share the room: as one queue ("mixed"), in equal shares beginning with
         the first ("turns"), or each queue only when the ones before it are empty ("strict")."""
+        if limit < 1:
+            return []
+        self._make_worker_name(worker)
+        request = ClaimRequest(worker, queues, tasks, limit, order)
+        return self._claim_in_time(lambda: self._claim(request, idle))
+
+    @abstractmethod
+    def _claim(self, request: ClaimRequest, idle: bool) -> list[Grant]:
+        """Claim once, jobs whose time is over included."""
 
     # -- wake-ups --------------------------------------------------------------------------------------------------
-    @abstractmethod
     def notify_workers(self) -> None:
         """Notify waiting workers in every process that there may be work."""
+        if self._notify is not None:
+            return self._notify(Hint.WORK)
+        notify_here(self.label)
+        self._notify_others(Hint.WORK)
 
-    @abstractmethod
     def notify_holders(self) -> None:
         """Notify the holders of leases in every process that one of their jobs may have a stop request."""
+        if self._notify is not None:
+            return self._notify(Hint.STOP)
+        notify_here(self.label, Hint.STOP)
+        self._notify_others(Hint.STOP)
 
-    @abstractmethod
     def notify_hooks(self) -> None:
         """Notify every process that delivers events that there may be new events or other listeners."""
+        notify_here(self.label, Hint.HOOKS)
+        self._notify_others(Hint.HOOKS)
+
+    @abstractmethod
+    def _notify_others(self, hint: Hint) -> None:
+        """Notify other processes, unless they see the commit itself."""
 
     @abstractmethod
     def notify_watchers(self) -> None:
@@ -134,22 +159,24 @@ class JobStore(
     def upgrade_sql(self, after: int = 0) -> str:
         """The migrations after a version as one script, for a person to run."""
 
-    @abstractmethod
     def schema_version(self) -> int:
         """The number of the last migration; 0: there is no schema yet."""
+        return self._database.schema_version()
 
-    @abstractmethod
     def check_schema(self) -> None:
         """Raises SchemaOutdated or SchemaTooNew."""
+        check_version(self.label, self.schema_version(), len(self._migrations))
 
     @abstractmethod
     def drop(self) -> None:
         """Delete the whole store with its content. This is for scratch stores; the creator of a SQLite file deletes the
         file itself."""
 
-    @abstractmethod
     def missing_objects(self) -> list[str]:
-        """Tables, indexes and constraints of the schema that the database lacks."""
+        """Tables, views, indexes and constraints that the migrations make and the database lacks. A migration that
+        drops one of them has to be taken into account here."""
+        there = named_objects("\n".join(row["definition"] for row in self._rows("list_definitions")))
+        return sorted(named_objects("\n".join(self._migrations.values())) - there)
 
     @abstractmethod
     def examine(self) -> list[Finding]:

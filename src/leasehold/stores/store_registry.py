@@ -52,7 +52,7 @@ class OpenStores:
         return found
 
     @property
-    def everybody(self) -> ManyStores:
+    def all_tenants(self) -> ManyStores:
         """For what programs hand to a worker that claims nothing."""
         from leasehold.stores.tenants.multi_store import ManyStores  # loads every verb
 
@@ -73,7 +73,7 @@ class OpenStores:
     def forget(self, tenant: str) -> None:
         """It was dropped."""
         if self._directory is not None:
-            self._directory.cabinet.drop(tenant)
+            self._directory.cache.drop(tenant)
 
     def close(self) -> None:
         with self._opening:

@@ -22,7 +22,7 @@ from leasehold.tasks.batch import Batch
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import CallSettings, TaskSettings
 
-MANY = 50
+BATCH_FROM = 50
 """From this many calls on, a batch is made, which keeps the shared fields once."""
 
 
@@ -97,7 +97,7 @@ class Blueprint:
         ids = new_ids(len(calls))
         if not self._is_named:
             encoded = self._definition.encode_arguments
-            if len(calls) >= MANY:
+            if len(calls) >= BATCH_FROM:
                 return Batch(self._common, ids, calls, encoded)
             return [
                 NewJob(id=job_id, args=encoded(arguments), **self._common)

@@ -26,33 +26,26 @@ class Producer(Protocol[J_co]):
     @property
     def tenant(self) -> str | None:
         """The tenant whose store it is; None: the app's own."""
-        ...
 
     def of_tenant(self, name: str | None) -> Producer[J_co]:
         """Return the producer of another tenant."""
-        ...
 
     def store(self, jobs: Sequence[NewJob]) -> Sequence[J_co]:
         """Store all jobs or none, in the order given."""
-        ...
 
     def store_pieces(self, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]:
         """Store piece by piece, each of them all or none. Raises PartlyStored for an error after the first piece."""
-        ...
 
     def store_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]:
         """Store over a connection of the caller, inside its open transaction."""
-        ...
 
     async def astore_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]: ...
 
     def traced(self, job: NewJob) -> NewJob:
         """Add the present trace, if there is one, to a job that another transaction will store."""
-        ...
 
     def run_now(self, job: NewJob, max_running: int) -> J_co:
         """Start the job in this process, unless this many run already."""
-        ...
 
 
 class Bindable(Protocol[P, J]):
@@ -60,7 +53,6 @@ class Bindable(Protocol[P, J]):
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[J]:
         """Return the call with these arguments, to be made later."""
-        ...
 
 
 @frozen

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import replace
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
-from leasehold.domain.batch import MOST_AT_ONCE
+from leasehold.domain.batch import MOST_INSERTED
 from leasehold.domain.checks.names import checked_tenant
 from leasehold.domain.errors import InvalidInput
 from leasehold.tasks.blueprint import Blueprint, checked_parents
@@ -91,7 +91,7 @@ class Task(Generic[F, P, C, J]):
         if unknown:
             listed = ", ".join(sorted(known))
             raise InvalidInput(unknown[0], "is not a setting of a call", f"known: {listed}")
-        call = {name: value for name, value in settings.items() if name in CALL_ONLY}
+        call: dict[str, Any] = {name: value for name, value in settings.items() if name in CALL_ONLY}
         own = {name: value for name, value in settings.items() if name in OF_TASK}
         if "after" in call:
             call["after"] = checked_parents(settings["after"])
@@ -107,7 +107,7 @@ class Task(Generic[F, P, C, J]):
             tenant = settings["tenant"]
             producer = producer.of_tenant(None if tenant is None else checked_tenant(tenant))
         said = self._said | settings.keys()
-        return Task(self._definition, producer, changed, _merged(self._call, call), said)
+        return Task(self._definition, producer, changed, replace(self._call, **call), said)
 
     def bind(self, *args: P.args, **kwargs: P.kwargs) -> Call[J]:
         """Return the call with these arguments, to be made later: in a chain, in a DAG, as a follow-up."""
@@ -162,13 +162,9 @@ def _pieces(args: Iterable[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any
     if isinstance(args, Mapping) or not isinstance(args, Iterable):
         raise InvalidInput("args", f"{type(args).__name__} is not a list of arguments", remedy)
     calls = iter(args)
-    while piece := list(itertools.islice(calls, MOST_AT_ONCE)):
+    while piece := list(itertools.islice(calls, MOST_INSERTED)):
         for call in piece:
             if type(call) is not dict and not isinstance(call, Mapping):
                 raise InvalidInput("args", f"{type(call).__name__} is not a mapping of arguments", remedy)
         yield piece
         del piece  # before the next piece is read: only one at a time is in memory
-
-
-def _merged(call: CallSettings, changes: dict[str, Any]) -> CallSettings:
-    return CallSettings(**{f.name: changes.get(f.name, getattr(call, f.name)) for f in fields(CallSettings)})

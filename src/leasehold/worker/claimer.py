@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("leasehold.worker")
 
-MOST_AT_ONCE = 500
+MOST_CLAIMED = 500
 """Most jobs of one claim: with room for more, the next claim runs while these begin."""
 
-MANY = 50
+CLAIM_AHEAD_FROM = 50
 """From this many jobs on, starting them takes long enough to claim more meanwhile. Fewer begin at once."""
 
 
@@ -53,7 +53,7 @@ MOST_UNSETTLED = 5000
 """Most results that may wait for the database. With more, no new work is taken."""
 
 
-class QuestionAsked(NamedTuple):
+class ClaimUnderWay(NamedTuple):
     """A claim that is under way. Its leases count from when it was sent."""
 
     sent_at: float
@@ -80,7 +80,7 @@ class Absence:
             self._until = time.monotonic() + ABSENT_FOR
 
 
-class Turns:
+class QueueRotation:
     """The queues in the order in which the next claim serves them: after the last one served."""
 
     def __init__(self, queues: Sequence[str], strict: bool) -> None:
@@ -126,9 +126,9 @@ class Claimer:
         self._sync_tasks = [name for name, task in inside.items() if not task.is_async]
         self._task_names = self._async_tasks + self._sync_tasks
         self._known_outside = _outside(tasks)
-        self._loop_turns = Turns(settings.queues, settings.queue_order == "strict")
-        self._thread_turns = Turns(settings.queues, settings.queue_order == "strict")
-        self._outside_turns = Turns(settings.queues, settings.queue_order == "strict")
+        self._loop_turns = QueueRotation(settings.queues, settings.queue_order == "strict")
+        self._thread_turns = QueueRotation(settings.queues, settings.queue_order == "strict")
+        self._outside_turns = QueueRotation(settings.queues, settings.queue_order == "strict")
         self._was_empty = False
         self._claimed_tasks: list[list[str]] = []
         self._absent_on_loop = Absence()
@@ -162,7 +162,7 @@ class Claimer:
             self._async_tasks = [*self._async_tasks, WEBHOOK_TASK]
             self._task_names = self._async_tasks + self._sync_tasks
             self._loop_turns, self._thread_turns = (
-                Turns([*self._loop_turns.all, QUEUE], self._settings.queue_order == "strict")
+                QueueRotation([*self._loop_turns.all, QUEUE], self._settings.queue_order == "strict")
                 for _ in range(2)
             )
             self._changed.set()
@@ -177,7 +177,7 @@ class Claimer:
             self.waits_for_place = True
             while not self.draining:
                 await self._adopt_only()
-        requested: QuestionAsked | None = None
+        requested: ClaimUnderWay | None = None
         while not self.draining or requested is not None:
             self.progress_at = time.monotonic()
             if requested is None:
@@ -192,7 +192,7 @@ class Claimer:
             sent_at, requested = requested.sent_at, None
             if grants is None:
                 continue
-            if len(grants) >= MANY and not self.draining:
+            if len(grants) >= CLAIM_AHEAD_FROM and not self.draining:
                 # Claim more before these begin: they begin while the database works on the next claim.
                 room = self._room(grants)
                 if room != NO_ROOM:
@@ -217,7 +217,7 @@ class Claimer:
         loop_room = self._settings.concurrency - self._starter.on_loop - on_loop if self._async_tasks else 0
         thread_room = self._starter.thread_room - in_threads if self._sync_tasks else 0
         outside_room = self._settings.max_executions - self._starter.outside - outside if outside_tasks else 0
-        return Room(*(min(max(0, room), MOST_AT_ONCE) for room in (loop_room, thread_room, outside_room)))
+        return Room(*(min(max(0, room), MOST_CLAIMED) for room in (loop_room, thread_room, outside_room)))
 
     @property
     def _outside_tasks(self) -> list[str]:
@@ -258,7 +258,7 @@ class Claimer:
         room = self._room()
         if room.outside and not self.draining:
             loop = asyncio.get_running_loop()
-            requested = QuestionAsked(
+            requested = ClaimUnderWay(
                 time.monotonic(), loop.run_in_executor(self._executor, self._adopt, room.outside)
             )
             await self._begin(await self._answer(requested) or [], requested.sent_at)
@@ -293,11 +293,11 @@ class Claimer:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
 
-    def _ask(self, room: Room) -> QuestionAsked:
+    def _ask(self, room: Room) -> ClaimUnderWay:
         answer = asyncio.get_running_loop().run_in_executor(self._executor, self._claim, room)
-        return QuestionAsked(time.monotonic(), answer)
+        return ClaimUnderWay(time.monotonic(), answer)
 
-    async def _answer(self, requested: QuestionAsked) -> list[Grant] | None:
+    async def _answer(self, requested: ClaimUnderWay) -> list[Grant] | None:
         """Return None if the database did not answer, which does not mean that there was nothing."""
         try:
             grants = await requested.answer
@@ -352,10 +352,10 @@ class Claimer:
             return self._claim_inside(loop_room, thread_room)
         return grants
 
-    def _claim_tasks(self, tasks: list[str], room: int, absent: Absence, turns: Turns) -> list[Grant]:
+    def _claim_tasks(self, tasks: list[str], room: int, absent: Absence, turns: QueueRotation) -> list[Grant]:
         return self._claim_from_queues(tasks, room, turns) if room and not absent.noted else []
 
-    def _claim_from_queues(self, tasks: list[str], room: int, turns: Turns) -> list[Grant]:
+    def _claim_from_queues(self, tasks: list[str], room: int, turns: QueueRotation) -> list[Grant]:
         self._claimed_tasks.append(tasks)
         order: Order = self._settings.queue_order
         grants = self._store.claim(

@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
+from leasehold.threads import until_done
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.settler import Settler
 
 logger = logging.getLogger("leasehold.worker")
 
-TICK = 0.05
+CHECK_RUNNING_EVERY = 0.05
 LAST_SETTLES = 15.0
 """Most seconds for the last results to reach the database. After that their leases run out."""
 LEAST_SETTLES = 5.0
@@ -35,7 +36,8 @@ class Drain:
         self._hurry.set()
 
     async def run(self, intake: asyncio.Task[None]) -> bool:
-        """Drain after the intake was asked to end. Returns False if the database did not take the last results."""
+        """Drain, once the claimer has its request to end. Returns False if the database did not take the last
+        results."""
         ends_at = None if self._grace is None else time.monotonic() + self._grace
         # A claim that is under way may still bring jobs: they are handed back. An unreachable database may delay it.
         await asyncio.wait([intake], timeout=self._patience(ends_at))
@@ -46,7 +48,7 @@ class Drain:
             self._attempts.stop_all("drain")
             # The watch abandons attempts that ignore their stop, so this ends.
             while self._attempts.unfinished():
-                await asyncio.sleep(TICK)
+                await asyncio.sleep(CHECK_RUNNING_EVERY)
         try:
             await asyncio.wait_for(self._settler.drained(), self._patience(ends_at))
         except TimeoutError:
@@ -69,7 +71,7 @@ class Drain:
         while self._attempts.unfinished():
             if self._hurry.is_set() or (ends_at is not None and time.monotonic() >= ends_at):
                 return False
-            await asyncio.sleep(TICK)
+            await asyncio.sleep(CHECK_RUNNING_EVERY)
         return True
 
 
@@ -78,13 +80,7 @@ async def to_its_end(work: Coroutine[Any, Any, None], hurry: Callable[[], None])
     that renew leases for no one. A cancellation calls `hurry`, and is raised at the end.
     """
     ending = asyncio.create_task(work, name="leasehold end")
-    cancelled: asyncio.CancelledError | None = None
-    while not ending.done():
-        try:
-            await asyncio.wait([ending])
-        except asyncio.CancelledError as error:
-            cancelled = error
-            hurry()
+    cancelled = await until_done(ending, hurry)
     ending.result()
     if cancelled is not None:
         raise cancelled

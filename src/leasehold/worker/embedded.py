@@ -31,7 +31,7 @@ from leasehold.worker.worker import Worker
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
-MOST_AT_ONCE = 1000
+MOST_ATTEMPTS = 1000
 """Most attempts on the loop, and in threads. The caps decide; this is only a safety bound."""
 
 LAST_WORDS = 1.0
@@ -45,9 +45,9 @@ def embedded_settings(grace: float | None, worker: str | None) -> WorkerSettings
     return WorkerSettings(
         queues=(),
         claims=False,
-        concurrency=MOST_AT_ONCE,
-        threads=MOST_AT_ONCE,
-        max_executions=MOST_AT_ONCE,
+        concurrency=MOST_ATTEMPTS,
+        threads=MOST_ATTEMPTS,
+        max_executions=MOST_ATTEMPTS,
         shutdown_grace=grace,
         prunes=False,
         name=worker or new_worker_name(),

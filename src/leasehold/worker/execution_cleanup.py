@@ -16,27 +16,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("leasehold.worker")
 
-FIRST, EVERY = 10.0, 60.0
+FIRST_CLEANUP, CLEAN_EVERY = 10.0, 60.0
 TOMBSTONES_EVERY = 60
 """Remove old tombstones every this many rounds."""
 TOMBSTONES_FOR = 7 * 86400.0
 """Seconds that tombstones are kept. No starter is that late."""
 
 
-class ExecutionCleanup:
+class ExecutionCleanup(Service):
     """Cleans up only for jobs of this database: executions of another may share the folder or the engine."""
 
     def __init__(self, store: JobStore, runners: Callable[[], Collection[AnyRunner]]) -> None:
+        super().__init__("leftovers", self.beat, first=FIRST_CLEANUP)
         self._store = store
         self._runners = runners
         self._rounds = 0
-        self._service = Service("leftovers", self.beat, first=FIRST)
-
-    def start(self) -> None:
-        self._service.start()
-
-    def stop(self) -> None:
-        self._service.stop()
 
     def beat(self) -> float:
         for runner in self._runners():
@@ -45,7 +39,7 @@ class ExecutionCleanup:
             except OSError as error:
                 logger.warning("cannot look for leftovers of executions: %s", error)
         self._rounds += 1
-        return EVERY
+        return CLEAN_EVERY
 
     def _look(self, runner: AnyRunner) -> None:
         for name in runner.names():

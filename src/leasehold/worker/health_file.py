@@ -10,17 +10,14 @@ from leasehold.worker.service import Service
 TOUCH_EVERY = 5.0
 
 
-class HealthFile:
+class HealthFile(Service):
     def __init__(self, path: Path, is_well: Callable[[], bool]) -> None:
+        super().__init__("health file", self.beat)
         self._path = path
         self._is_well = is_well
-        self._service = Service("health file", self.beat)
-
-    def start(self) -> None:
-        self._service.start()
 
     def stop(self) -> None:
-        self._service.stop()
+        super().stop()
         self._path.unlink(missing_ok=True)
 
     def beat(self) -> float:

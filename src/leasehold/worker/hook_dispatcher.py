@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("leasehold.hooks")
 
-EVERY, SELDOM = 1.0, 5.0
+POLL_EVERY, POLL_SELDOM = 1.0, 5.0
 """Seconds between two polls without a hint; the longer one if there is nothing to deliver."""
-GAP = 0.1
+POLL_GAP = 0.1
 """Seconds between two polls, however many hints come: on SQLite every commit by any process is a hint."""
 TOUCH_EVERY = 60.0
 FORGET_EVERY = 3600.0
@@ -50,7 +50,7 @@ class _Every(Container[Any]):
         return True
 
 
-class HookDispatcher:
+class HookDispatcher(Service):
     def __init__(
         self,
         store: JobStore,
@@ -58,6 +58,7 @@ class HookDispatcher:
         make_job: Callable[[Delivery], NewJob],
         on_webhooks: Callable[[], None],
     ) -> None:
+        super().__init__("hooks", self._beat, slowest=POLL_SELDOM)
         self._store = store
         self._hooks = hooks
         self._make_job = make_job
@@ -66,7 +67,7 @@ class HookDispatcher:
         self.notified_tasks: Container[str] | None = None
         """The tasks whose successes have a listener; None: no task has one."""
         self.notifies_groups = False
-        self._untold: deque[Happened] = deque(maxlen=MOST_UNDELIVERED)
+        self._unsent: deque[Happened] = deque(maxlen=MOST_UNDELIVERED)
         self._registered = False
         self._touched_at = time.monotonic()
         self._forget_at = time.monotonic() + random.uniform(30, 300)
@@ -74,8 +75,6 @@ class HookDispatcher:
         self._hurry = False
         self._begun = self._ended = 0
         self._turn = threading.Condition()
-        self._stopping = False
-        self._service = Service("hooks", self._beat, slowest=SELDOM)
 
     # -- for the worker --------------------------------------------------------------------------------------------
     def register(self) -> None:
@@ -85,18 +84,15 @@ class HookDispatcher:
         except StoreError as error:
             logger.warning("hooks could not be registered yet: %s", error)
 
-    def start(self) -> None:
-        self._service.start()
-
     def hint(self, hint: Hint = Hint.HOOKS) -> None:
         # A commit by another process concerns us only if there is a hook to call.
         if hint != ANYTHING or self._serves:
-            self._service.nudge()
+            self.nudge()
 
     def notify(self, happened: Happened) -> None:
         """Send a notification that no transition in the database causes. Called on the loop; our thread delivers it."""
-        self._untold.append(happened)
-        self._service.nudge()
+        self._unsent.append(happened)
+        self.nudge()
 
     def flush(self, seconds: float = 5.0) -> None:
         """Wait until everything up to now was delivered, as far as possible."""
@@ -105,13 +101,12 @@ class HookDispatcher:
         with self._turn:
             begun = self._begun
             self._hurry = True
-            self._service.nudge()
+            self.nudge()
             self._turn.wait_for(lambda: self._ended > begun, seconds)
 
     def stop(self) -> None:
-        self._stopping = True
-        self._service.stop()
-        if self._serves or self._untold:
+        super().stop()
+        if self._serves or self._unsent:
             try:
                 self._round()
             except Exception as error:
@@ -132,7 +127,7 @@ class HookDispatcher:
 
     # -- in its thread ---------------------------------------------------------------------------------------------
     def _beat(self) -> float:
-        wait = self._looked_at + GAP - time.monotonic()
+        wait = self._looked_at + POLL_GAP - time.monotonic()
         if wait > 0 and not self._hurry:
             return wait
         with self._turn:
@@ -146,14 +141,14 @@ class HookDispatcher:
             with self._turn:
                 self._ended = begun
                 self._turn.notify_all()
-        return EVERY if self._serves else SELDOM
+        return POLL_EVERY if self._serves else POLL_SELDOM
 
     def _round(self) -> None:
         if not self._registered:
             self._register()
-        while self._untold:
-            self._store.notify_listeners([self._untold[0]])
-            self._untold.popleft()
+        while self._unsent:
+            self._store.notify_listeners([self._unsent[0]])
+            self._unsent.popleft()
         self._look()
         self._keep_up()
         if self._store.enqueue_events(self._webhooks, self._make_job):

@@ -67,7 +67,7 @@ def log_success(run: Attempt) -> None:
 
 def _log_decided(grant: Grant, outcome: Outcome, job: Job) -> None:
     error = getattr(outcome, "error", None)
-    why = job.reason or (error and _first_line(job.error)) or ""
+    why = job.reason or (error and (job.error or "").partition("\n")[0]) or ""
     details = f": {why}" if why else ""
     if job.state in _SAID:
         said = _SAID[job.state]
@@ -95,10 +95,6 @@ def log_loss(lost: Reaped) -> None:
     now = "orphaned: its run may still be alive" if lost.orphan else lost.state.value
     text = "attempt %d was lost with its worker %s; now %s"
     say(logging.WARNING, lost, text, lost.attempt, lost.worker, now)
-
-
-def _first_line(text: str | None) -> str:
-    return (text or "").partition("\n")[0]
 
 
 def _when(due: datetime) -> str:

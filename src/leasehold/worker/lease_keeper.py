@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
 IDLE = 10.0
-AGAIN = 0.5
+RENEW_AGAIN_WITHIN = 0.5
 """Most seconds until a lease whose row was locked is renewed again."""
-GAP = 0.1
+READ_FLAGS_GAP = 0.1
 """Seconds between two reads of the flags: on SQLite every commit by any process is a hint."""
-LOOKING = 0.25
+READ_FLAGS_EVERY = 0.25
 """Seconds between two reads while attempts are held and hints from other processes do not arrive."""
 
 
 _RENEW_AT: Callable[[Attempt], float] = attrgetter("renew_at")
 
 
-class LeaseKeeper:
+class LeaseKeeper(Service):
     def __init__(self, store: JobStore, attempts: Attempts, listens: Callable[[], bool]) -> None:
+        # After trouble every second counts: other workers reap what is not renewed.
+        super().__init__("lease keeper", self._beat, first=0.05, slowest=1.0)
         self._store = store
         self._attempts = attempts
         self._hears = listens
         """Whether stop requests of other processes arrive as hints."""
-        # After trouble every second counts: other workers reap what is not renewed.
-        self._service = Service("lease keeper", self._beat, first=0.05, slowest=1.0)
         self._next_at = float("inf")
         """When the next beat is due; infinite during a beat, so that no lease that comes meanwhile is missed."""
         self._look_at = float("inf")
@@ -51,29 +51,26 @@ class LeaseKeeper:
         self.looks = 0
         """Reads of flags sent."""
 
-    def start(self) -> None:
-        self._service.start()
-
     def expect(self, renew_at: float) -> None:
         """Leases have come, the first of which is due then. The keeper may be asleep for longer than they last."""
         if not self._hears():
-            renew_at = min(renew_at, self._looked_at + LOOKING)
+            renew_at = min(renew_at, self._looked_at + READ_FLAGS_EVERY)
         if renew_at < self._next_at:
             self._next_at = renew_at
-            self._service.nudge()
+            self.nudge()
 
     def look(self) -> None:
         """A stop may have been requested. Callable from any thread; many calls cause one read."""
         self._look_again = True
-        look_at = self._looked_at + GAP
+        look_at = self._looked_at + READ_FLAGS_GAP
         if look_at < self._look_at:
             self._look_at = look_at
             if look_at < self._next_at:
                 self._next_at = look_at
-                self._service.nudge()
+                self.nudge()
 
     def stop(self) -> None:
-        self._service.stop()
+        super().stop()
         self._store.close()
 
     def _beat(self) -> float:
@@ -86,7 +83,7 @@ class LeaseKeeper:
         held = list(self._attempts.held.values())
         now = time.monotonic()
         if held and not self._hears():
-            self._look_at = min(self._look_at, max(now, self._looked_at + LOOKING))
+            self._look_at = min(self._look_at, max(now, self._looked_at + READ_FLAGS_EVERY))
         self._next_at = min(self._next_at, self._look_at, _due(held) if held else now + IDLE)
         return max(0.01, self._next_at - now)
 
@@ -97,7 +94,7 @@ class LeaseKeeper:
         self._looked_at = time.monotonic()
         again, self._look_again = self._look_again, False
         if again:
-            self._look_at = self._looked_at + GAP
+            self._look_at = self._looked_at + READ_FLAGS_GAP
         held = {run.grant.id: run for run in self._attempts.unfinished()}
         if not held:
             return
@@ -129,7 +126,7 @@ class LeaseKeeper:
         else:
             # The lease runs on as before: trusting it longer would let the handler go on while another worker has the
             # job.
-            run.renew_at = sent_at + min(run.heartbeat, AGAIN)
+            run.renew_at = sent_at + min(run.heartbeat, RENEW_AGAIN_WITHIN)
         if renewal.stop_requested is None:
             run.flag = None
         else:

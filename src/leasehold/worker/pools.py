@@ -11,9 +11,9 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
-AT_ONCE = 2
+STORE_THREADS = 2
 """Threads that claim and settle at once: a third only slows the others down."""
-STUCK = 0.1
+THIRD_THREAD_AFTER = 0.1
 """Seconds after which a third starts nevertheless: batches of endings that wait for a lock must not keep a worker from
 its claims."""
 
@@ -54,14 +54,14 @@ class HandlerThreads:
 
 class StoreThreads(ThreadPoolExecutor):
     def __init__(self) -> None:
-        super().__init__(AT_ONCE + 1, thread_name_prefix="leasehold-store")
-        self._places = threading.Semaphore(AT_ONCE)
+        super().__init__(STORE_THREADS + 1, thread_name_prefix="leasehold-store")
+        self._places = threading.Semaphore(STORE_THREADS)
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         return super().submit(self._in_turn, call, *args, **kwargs)
 
     def _in_turn(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        has_place = self._places.acquire(timeout=STUCK)
+        has_place = self._places.acquire(timeout=THIRD_THREAD_AFTER)
         try:
             return call(*args, **kwargs)
         finally:

@@ -11,7 +11,7 @@ from leasehold.worker.service import Service
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
-EVERY = 3600.0
+PRUNE_EVERY = 3600.0
 BATCH = 1000
 BETWEEN = 0.5
 """Seconds between two batches, so that pruning does not disturb the work."""
@@ -21,21 +21,15 @@ PARTS_A_ROUND = 11
 """Parts, of the 256 of the results folder, to check per round: with one round an hour, all of them in a day."""
 
 
-class Pruner:
+class Pruner(Service):
     def __init__(self, store: JobStore, retention: Ages, audit_age: float | None = None) -> None:
         """`audit_age`: in seconds; None: the audit is kept for ever."""
+        super().__init__("pruner", self.beat, first=random.uniform(30, 300))
         self._store = store
         self._retention = retention
         self._audit_age = audit_age
         self._after: str | None = None
         self._part = random.randrange(256)
-        self._service = Service("pruner", self.beat, first=random.uniform(30, 300))
-
-    def start(self) -> None:
-        self._service.start()
-
-    def stop(self) -> None:
-        self._service.stop()
 
     def beat(self) -> float:
         # The rules of tasks that this worker does not have count too.
@@ -51,4 +45,4 @@ class Pruner:
         for _ in range(PARTS_A_ROUND):
             self._store.sweep_results(part=self._part)
             self._part += 1
-        return EVERY * random.uniform(0.8, 1.2)
+        return PRUNE_EVERY * random.uniform(0.8, 1.2)

@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("leasehold.worker")
 
-MASS = 50
+MASS_LOSS = 50
 BRAKE_PER_SECOND = 10
-SOONEST = 0.02
+SHORTEST_PAUSE = 0.02
 """Least seconds between two looks."""
 
 
-class Reaper:
+class Reaper(Service):
     """Looks at a lease when its renewal is overdue, and again at its expiry: then reaps it, if it has not changed. So
     work is taken over within lease + sweep. The sweep is the longest time until the first look."""
 
     def __init__(self, store: JobStore, sweep: float, meter: Meter | None = None) -> None:
+        super().__init__("reaper", self._beat, first=random.uniform(0, sweep / 2), slowest=sweep)
         self._store = store
         self._meter = meter or Meter(store)
         self._sweep = sweep
@@ -40,13 +41,6 @@ class Reaper:
         self._looked_at = 0.0
         self.ripens_in: float | None = None
         """Seconds from the last look until the first remaining lease can be reaped. None: there is none to wait for."""
-        self._service = Service("reaper", self._beat, first=random.uniform(0, sweep / 2), slowest=sweep)
-
-    def start(self) -> None:
-        self._service.start()
-
-    def stop(self) -> None:
-        self._service.stop()
 
     def _beat(self) -> float:
         try:
@@ -56,7 +50,7 @@ class Reaper:
             self._seen.clear()
             raise
         pause = self._sweep * random.uniform(0.9, 1.1)
-        return pause if self.ripens_in is None else min(pause, max(SOONEST, self.ripens_in))
+        return pause if self.ripens_in is None else min(pause, max(SHORTEST_PAUSE, self.ripens_in))
 
     def sweep(self) -> list[Reaped]:
         """Look once. Reap the leases that were seen before and have not changed; the store checks both once more."""
@@ -111,7 +105,7 @@ class Reaper:
         were seen twice, or have run out, count: one that is merely late will be renewed by the next look."""
         silent = [s for s in self._seen.values() if s.expires_in <= 0 or s.seen_at < now]
         workers = {sighting.worker for sighting in silent}
-        if len(silent) < MASS or len(workers) < 2 or len(silent) * 2 <= self._store.count_leases():
+        if len(silent) < MASS_LOSS or len(workers) < 2 or len(silent) * 2 <= self._store.count_leases():
             return None
         allowed = max(1, int(BRAKE_PER_SECOND * self._sweep))
         logger.warning(

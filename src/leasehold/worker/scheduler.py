@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import StoreError
-from leasehold.domain.job import NewJob
 from leasehold.domain.records import ScheduleRow
 from leasehold.domain.schedules import Schedule, turn
 from leasehold.stores.results import Fired
@@ -21,11 +20,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("leasehold.schedules")
 
-LOOK_EVERY, SELDOM = 5.0, 10.0
+READ_EVERY, READ_SELDOM = 5.0, 10.0
 """Most seconds between two reads, so that changes at run time are noticed; the longer one if there is no schedule."""
 
 
-class Scheduler:
+class Scheduler(Service):
     def __init__(
         self,
         store: JobStore,
@@ -34,6 +33,7 @@ class Scheduler:
         declared: Callable[[], Sequence[Schedule]],
         starting: bool = True,
     ) -> None:
+        super().__init__("scheduler", self.beat, slowest=1.0)
         self._store = store
         self._worker = worker
         self._tasks = tasks
@@ -41,11 +41,7 @@ class Scheduler:
         self._starting = starting
         """Whether its start may be the start of a fleet, for `at_start`."""
         self._registered: frozenset[str] | None = None
-        self._service = Service("scheduler", self.beat, slowest=1.0)
         self._stopped = False
-
-    def start(self) -> None:
-        self._service.start()
 
     def retire(self) -> None:
         """Make no more ticks: the worker drains."""
@@ -53,7 +49,7 @@ class Scheduler:
 
     def stop(self) -> None:
         self.retire()
-        self._service.stop()
+        super().stop()
         self.leave()
 
     def once(self) -> None:
@@ -77,11 +73,11 @@ class Scheduler:
     def _look(self) -> float:
         """Return 0 or less if more is due by now."""
         if self._stopped:
-            return SELDOM
+            return READ_SELDOM
         if self._registered is None:
             self._register()
         rows = [row for row in self._store.list_schedules() if self._serves(row)]
-        pause = LOOK_EVERY if rows else SELDOM
+        pause = READ_EVERY if rows else READ_SELDOM
         for row in rows:
             try:
                 next_at = self._fire(row)
@@ -119,21 +115,18 @@ class Scheduler:
             return row.next_at
         schedule = schedule_of(row)
         due = turn(schedule, row.next_at, row.now)
-        jobs = [self._job(schedule, tick) for tick in due.ticks]
+        jobs = [tick_job(self._tasks[schedule.task], schedule, tick) for tick in due.ticks]
         fired = self._store.fire(row.name, row.next_at, jobs, due.next_at, due.passed, tenant=row.tenant)
         if fired is not None:
             self._log(row, fired, due.passed)
         return due.next_at
-
-    def _job(self, schedule: Schedule, tick: datetime) -> NewJob:
-        return tick_job(self._tasks[schedule.task], schedule, tick)
 
     def _pass_over(self, row: ScheduleRow) -> datetime:
         try:
             due = turn(schedule_of(row), row.next_at, row.now)
         except Exception:
             # Not even the due time can be computed here: its time zone may be unknown on this machine.
-            return row.now + timedelta(seconds=LOOK_EVERY)
+            return row.now + timedelta(seconds=READ_EVERY)
         passed = due.passed + len(due.ticks)
         self._store.fire(row.name, row.next_at, [], due.next_at, passed, tenant=row.tenant)
         return max(due.next_at, row.now + timedelta(seconds=1))

@@ -1,4 +1,4 @@
-"""The background loop of a role: a role supplies one beat; start, stop, jitter and error handling are shared."""
+"""The background loop of a role: a role supplies one beat; start, stop, back-off and error handling are shared."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from leasehold.domain.errors import StoreError
 logger = logging.getLogger("leasehold.worker")
 
 SLOWEST = 30.0
+ENDS_WITHIN = 5.0
+"""Seconds that a stop waits for the beat under way."""
 
 
 class Role(Protocol):
@@ -29,8 +31,8 @@ class Service:
     def __init__(
         self, name: str, beat: Callable[[], float], *, first: float = 0.0, slowest: float = SLOWEST
     ) -> None:
-        self._name = name
-        self._beat = beat
+        self._role = name
+        self._one_beat = beat
         self._first = first
         self._slowest = slowest
         """Most seconds between two tries while the database fails."""
@@ -46,10 +48,10 @@ class Service:
         """Beat now."""
         self._nudge.set()
 
-    def stop(self, seconds: float = 5.0) -> None:
+    def stop(self) -> None:
         self._stopping = True
         self._nudge.set()
-        self._thread.join(seconds)
+        self._thread.join(ENDS_WITHIN)
 
     def _run(self) -> None:
         self._nudge.wait(self._first)
@@ -63,16 +65,16 @@ class Service:
     def _beat_safely(self) -> float:
         """Wait out database trouble, and log it once; log a bug every time. Neither ends the loop."""
         try:
-            pause = self._beat()
+            pause = self._one_beat()
         except StoreError as error:
             self._troubles += 1
             if self._troubles == 1:
-                logger.warning("%s: %s; trying again", self._name, error)
+                logger.warning("%s: %s; trying again", self._role, error)
             return min(self._slowest, 0.2 * 2.0 ** min(self._troubles, 10)) * random.uniform(0.5, 1.0)
         except Exception:
-            logger.exception("%s: unexpected error; continuing", self._name)
+            logger.exception("%s: unexpected error; continuing", self._role)
             return 5.0
         if self._troubles:
-            logger.info("%s: the database is back", self._name)
+            logger.info("%s: the database is back", self._role)
             self._troubles = 0
         return pause

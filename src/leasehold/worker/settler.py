@@ -1,8 +1,8 @@
 """The settler: endings go out in batches, in the background, while the next jobs are claimed.
 
 A result that was computed is kept until the database has taken it or says that the lease was lost. After a lost reply
-the row itself tells which: user code is never run again because of one. Endings of jobs whose rows somebody has locked
-are put off and tried by themselves: nobody else's ending waits for them.
+the row itself tells which: user code is never run again because of one. Endings of jobs whose rows are locked are put
+off and tried by themselves: other endings do not wait for them.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ logger = logging.getLogger("leasehold.worker")
 
 Entry = tuple[Attempt, Outcome]
 
-LARGE = 200
-"""So many endings go out beside the batch that is under way; fewer do better to wait for it, and for more."""
-AT_ONCE = 2
-STUCK = 0.5
-"""Seconds after which others go out beside a batch, however few they are: the database may be slow to take it."""
-AGAIN, SLOWEST_AGAIN = 0.02, 0.1
-"""Seconds until those whose rows were locked are tried again. Mostly it was a renewal, or an operator's verb; else
+LARGE_BATCH = 200
+"""From this many endings on, a batch goes out beside the one under way; fewer wait for it, and for more."""
+MOST_BATCHES = 2
+SEND_BESIDE_AFTER = 0.5
+"""Seconds after which endings go out beside a slow batch, however few they are."""
+RETRY_LOCKED, RETRY_LOCKED_SLOWEST = 0.02, 0.1
+"""Seconds until endings whose rows were locked are tried again. Mostly it was a renewal, or an operator's verb; else
 their leases may have run out, and they should come before a reaper."""
 LOCKED_LONG = 2.0
-"""Seconds after which somebody's open transaction is told of."""
+"""Seconds of waiting for a locked row after which a warning is logged."""
 
 
 class Written(NamedTuple):
     accepted: list[Attempt]
     fenced: list[Attempt]
-    """Whose lease was lost."""
+    """Attempts whose lease was lost."""
     locked: list[Entry]
-    """To be tried again."""
+    """Endings to try again."""
 
 
 class Effects(NamedTuple):
@@ -86,11 +86,11 @@ class Settler:
         self._batches_in_doubt = 0
         self._sent_at = 0.0
         self._locked: list[Entry] = []
-        """Somebody had their rows locked."""
+        """Endings whose rows were locked."""
         self._some_locked = asyncio.Event()
         self._more = asyncio.Event()
         self._empty = asyncio.Event()
-        """Cleared by who waits for it."""
+        """Cleared by `drained`, which waits for it."""
 
     @property
     def in_trouble(self) -> bool:
@@ -101,7 +101,7 @@ class Settler:
         run.settled_at = time.monotonic()
         waiting = self._waiting
         waiting.append((run, outcome))
-        if not 1 < len(waiting) < LARGE:
+        if not 1 < len(waiting) < LARGE_BATCH:
             # Between those `_may_send` has nothing new to say until the batch that is under way ends.
             self._more.set()
 
@@ -131,13 +131,13 @@ class Settler:
     def _may_send(self) -> bool:
         if not self._batches_under_way:
             return bool(self._waiting)
-        if self._batches_under_way >= AT_ONCE or not self._waiting:
+        if self._batches_under_way >= MOST_BATCHES or not self._waiting:
             return False
-        return len(self._waiting) >= LARGE or time.monotonic() >= self._sent_at + STUCK
+        return len(self._waiting) >= LARGE_BATCH or time.monotonic() >= self._sent_at + SEND_BESIDE_AFTER
 
     async def _send(self, batch: list[Entry]) -> None:
         self._sent_at = time.monotonic()
-        look_again = asyncio.get_running_loop().call_later(STUCK, self._more.set)
+        look_again = asyncio.get_running_loop().call_later(SEND_BESIDE_AFTER, self._more.set)
         try:
             locked = await self._settle(batch)
             if locked:
@@ -153,10 +153,10 @@ class Settler:
     async def _send_locked(self) -> None:
         while True:
             await self._some_locked.wait()
-            pause, warn_at = AGAIN, time.monotonic() + LOCKED_LONG
+            pause, warn_at = RETRY_LOCKED, time.monotonic() + LOCKED_LONG
             while self._locked:
                 await asyncio.sleep(pause)
-                pause = min(2 * pause, SLOWEST_AGAIN)
+                pause = min(2 * pause, RETRY_LOCKED_SLOWEST)
                 batch = list(self._locked)
                 # Others may have come behind them meanwhile.
                 self._locked[: len(batch)] = await self._settle(batch)
@@ -234,7 +234,8 @@ class Settler:
         return _split(batch, lambda run: run.stream in unwritten) if unwritten else (batch, [])
 
     def _endings_of(self, batch: list[Entry], doubtful: bool) -> tuple[list[Ending], Effects]:
-        """Without those that an earlier try has stored. In one loop: this is done for every job."""
+        """The endings to send, without those that an earlier try has stored. In one loop: this is done for every
+        job."""
         stored = self._arrived([run for run, _ in batch]) if doubtful else set()
         endings, frees, grouped, listened = [], False, False, False
         tasks = self._hooks.notified_tasks
@@ -263,8 +264,8 @@ class Settler:
             self._hooks.hint()
 
     def _fenced(self, runs: Sequence[Attempt], refused: set[str], doubtful: bool) -> list[Attempt]:
-        """Refused, and not because their own success was there before: sent by an earlier try that was still on its
-        way when we looked, or by a `ctx.complete` whose answer was lost."""
+        """Attempts that were refused although the database has no success of their own. An earlier try may have been on
+        its way when we looked, and so may a `ctx.complete` whose reply was lost."""
         fenced = [run for run in runs if run.grant.id in refused]
         landed = self._arrived([run for run in fenced if doubtful or run.in_doubt])
         return [run for run in fenced if run not in landed]

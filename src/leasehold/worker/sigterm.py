@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 
-class _Hearers:
+class _SharedHandler:
     """The handler that all workers of this process share. They may end in any order: the last one restores the handler
     before theirs. With one handler each, a worker would restore that of a worker which is gone."""
 
@@ -41,14 +41,14 @@ def catching_sigterm(
     if threading.current_thread() is not threading.main_thread() or not (taken or callable(now)):
         yield
         return
-    hearers: _Hearers = now if isinstance(now, _Hearers) else _Hearers(now)
-    hearers.members.append((receive, take))
-    if hearers is not now:
-        signal.signal(signal.SIGTERM, hearers)
+    shared: _SharedHandler = now if isinstance(now, _SharedHandler) else _SharedHandler(now)
+    shared.members.append((receive, take))
+    if shared is not now:
+        signal.signal(signal.SIGTERM, shared)
     try:
         yield
     finally:
-        hearers.members.remove((receive, take))
+        shared.members.remove((receive, take))
         found: Any = signal.getsignal(signal.SIGTERM)
-        if not hearers.members and found is hearers:
-            signal.signal(signal.SIGTERM, hearers.before)
+        if not shared.members and found is shared:
+            signal.signal(signal.SIGTERM, shared.before)

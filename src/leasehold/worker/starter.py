@@ -131,7 +131,8 @@ class Starter:
                 external.watch(definition.external, self._executions)
                 outside += 1
             elif definition.in_process:
-                run = ProcessAttempt(self._processes, grant, definition, now, sent_at, journal, events)
+                run = in_process = ProcessAttempt(grant, definition, now, sent_at, journal, events)
+                in_process.processes = self._processes
             else:
                 run = Attempt(grant, definition, now, sent_at, journal, events, resources)
                 on_loop += definition.is_async

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import LeaseLost, StoreError
 from leasehold.domain.stream import LOG, PROGRESS, STALLED, RunNotes
-from leasehold.run.stream_buffer import LARGE, RunStream, Teller
+from leasehold.run.stream_buffer import LARGE, Emitter, RunStream
 from leasehold.worker.service import Service
 
 if TYPE_CHECKING:
@@ -27,8 +27,9 @@ logger = logging.getLogger("leasehold.worker")
 IDLE = 60.0
 
 
-class EventWriter:
+class EventWriter(Service):
     def __init__(self, store: JobStore) -> None:
+        super().__init__("event writer", self._beat, first=IDLE, slowest=1.0)
         self._store = store
         self._changed = threading.Condition()
         """Guards all streams; notified when the database has stored something."""
@@ -37,22 +38,18 @@ class EventWriter:
         self._open: dict[RunStream, None] = {}
         self._awake = False
         self._in_trouble = False
-        self._service = Service("event writer", self._beat, first=IDLE, slowest=1.0)
         self.commits = 0
         """Batches that the database has stored."""
 
-    def start(self) -> None:
-        self._service.start()
-
     def stop(self) -> None:
-        self._service.stop()
+        super().stop()
         # Notes of abandoned handlers; those of ended ones were written before their endings.
         if self._open:
             with contextlib.suppress(StoreError):
                 self.write(list(self._open))
 
     # -- from the handlers -----------------------------------------------------------------------------------------
-    def stream_of(self, run: Teller) -> RunStream:
+    def stream_of(self, run: Emitter) -> RunStream:
         """Return one stream per attempt, whichever thread reports first: two streams would use the same places."""
         with self._changed:
             if run.stream is None:
@@ -74,7 +71,7 @@ class EventWriter:
             many = len(stream.notes) == LARGE
         # After trouble the service itself knows when to try again.
         if asleep or (many and not self._in_trouble):
-            self._service.nudge()
+            self.nudge()
         return True
 
     def wait_for_room(self, stream: RunStream, seconds: float) -> None:

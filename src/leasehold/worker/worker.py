@@ -121,7 +121,7 @@ class Worker:
             await self.finished()
 
     async def finished(self) -> None:
-        """Wait until it claims nothing more: it was asked to drain, or, in a burst, nothing is left."""
+        """Wait until it claims nothing more: it drains, or, in a burst, nothing is left."""
         await self._finished.wait()
 
     async def __aenter__(self) -> Self:

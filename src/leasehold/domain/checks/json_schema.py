@@ -348,12 +348,12 @@ def _bound(wording: str, breaks: Callable[[Any, Any], bool]) -> Callable[..., It
     return check
 
 
-def _shorter(task: type[Sized]) -> Callable[[Any, Any], bool]:
-    return lambda value, wanted: isinstance(value, task) and len(value) < wanted
+def _shorter(kind: type[Sized]) -> Callable[[Any, Any], bool]:
+    return lambda value, wanted: isinstance(value, kind) and len(value) < wanted
 
 
-def _longer(task: type[Sized]) -> Callable[[Any, Any], bool]:
-    return lambda value, wanted: isinstance(value, task) and len(value) > wanted
+def _longer(kind: type[Sized]) -> Callable[[Any, Any], bool]:
+    return lambda value, wanted: isinstance(value, kind) and len(value) > wanted
 
 
 def _is_number(value: object) -> bool:

@@ -22,7 +22,7 @@ HOST_VARIABLE = "DOCKER_HOST"
 """The socket of the Docker engine, for runners that name none; by default `unix:///var/run/docker.sock`."""
 NEWEST = (1, 47)
 """The newest version of the interface to request: a newer one may behave differently."""
-PATIENCE = 60.0
+REPLY_WITHIN = 60.0
 
 Query = Mapping[str, object]
 
@@ -133,7 +133,7 @@ class Engine:
 
 class Connection(http.client.HTTPConnection):
     def __init__(self, path: str) -> None:
-        super().__init__("docker", timeout=PATIENCE)
+        super().__init__("docker", timeout=REPLY_WITHIN)
         self.path = path
 
     def connect(self) -> None:

@@ -51,9 +51,9 @@ def raise_to(run: Path, token: int) -> None:
 
 def close_all(run: Path, but: str = "") -> None:
     """Prevent any further start. The reason for it already exists: a tombstone, a stop, or the container of a try."""
-    for entry in _open(run):
-        if entry != but:
-            close(run, entry)
+    for name in os.listdir(run):
+        if name.startswith("open.") and name != f"open.{but}":
+            close(run, name[5:])
 
 
 def lets_pass(run: Path, token: int) -> bool:
@@ -109,7 +109,3 @@ def mounted(run: Path, entry: str) -> Path | None:
 
 def token_of(entry: str) -> int:
     return int(entry.partition(".")[0])
-
-
-def _open(run: Path) -> list[str]:
-    return [name[5:] for name in os.listdir(run) if name.startswith("open.")]

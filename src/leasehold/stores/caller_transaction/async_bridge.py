@@ -8,13 +8,13 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from leasehold.stores.caller_transaction.borrowed import Answer, Execute
-from leasehold.threads import to_thread
+from leasehold.threads import to_thread, until_done
 
 T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[Execute], T], execute: Callable[[str, Any], Awaitable[Answer]]) -> T:
-    """Give `work` something that executes, in a thread. A caller who is cancelled is let go only when the thread has
+    """Give `work` something that executes, in a thread. A cancelled caller gets control back only when the thread has
     ended: what it wrote after the caller's rollback would be a transaction by itself."""
     loop = asyncio.get_running_loop()
     under_way: Future[Answer] | None = None
@@ -30,17 +30,16 @@ async def in_thread(work: Callable[[Execute], T], execute: Callable[[str, Any], 
         under_way = asyncio.run_coroutine_threadsafe(answer(sql, parameters), loop)
         return under_way.result()
 
+    def cancel() -> None:
+        nonlocal cancelled
+        cancelled = True
+        if under_way is not None:
+            under_way.cancel()
+
     call = asyncio.ensure_future(to_thread(work, hop))
-    stop: asyncio.CancelledError | None = None
-    while not call.done():
-        try:
-            await asyncio.wait([call])
-        except asyncio.CancelledError as error:
-            stop, cancelled = error, True
-            if under_way is not None:
-                under_way.cancel()
+    stop = await until_done(call, cancel)
     if stop is not None:
         if not call.cancelled():
-            call.exception()  # looked at, or asyncio would call it forgotten
+            call.exception()  # retrieve it, or asyncio logs "exception was never retrieved"
         raise stop
     return call.result()

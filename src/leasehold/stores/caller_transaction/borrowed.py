@@ -1,4 +1,4 @@
-"""A session over somebody else's transaction: what the verbs want of one, over `execute(sql, parameters)`."""
+"""A session over the caller's own transaction: what the verbs need of one, over `execute(sql, parameters)`."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def over_aiosqlite(connection: Any) -> Borrowed:
 
 
 def _will_be_open(connection: Any) -> bool:
-    """sqlite3 begins a transaction by itself before the first write, unless it was told not to."""
+    """sqlite3 begins a transaction by itself before the first write, unless it is configured not to."""
     autocommit = getattr(connection, "autocommit", None)  # since Python 3.12
     if connection.in_transaction or autocommit is False:
         return True
@@ -124,7 +124,7 @@ def over_driver(connection: Any) -> Borrowed:
 
 
 def names_of(given: Any) -> list[str]:
-    """Of its class and of those that it is derived from."""
+    """The names of its class and of the base classes."""
     return [f"{one.__module__}.{one.__qualname__}" for one in type(given).__mro__]
 
 

@@ -1,4 +1,4 @@
-"""The records of a job's runs: rows say when and by whom, the history says how those ended that did not succeed."""
+"""The records of a job's attempts: rows say when and by which worker, the history how failed ones ended."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """An operator's verb and its record: one transaction.
 
-The entry waits in the context of whoever calls the verb. The first transaction of that store that changes something
-takes it along, so both are committed or neither; a try that is rolled back leaves none. Whoever has no entry waiting,
-which is everybody on the hot path, pays one look.
+The entry waits in the context of the verb's caller. The first transaction of that store that changes something stores
+it too, so both are committed or neither; a try that is rolled back leaves none. A caller without an entry, as on the
+hot path, pays one look.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Waiting:
         """Whether the try that is under way has changed anything."""
 
     def go_with(self, transact: Transact, work: Work[T]) -> T:
-        """Run `work` in one transaction with the entry. It is not repeated if the answer to its commit is lost: nobody
-        could tell whether the entry is there."""
+        """Run `work` in one transaction with the entry. It is not repeated if the reply to its commit is lost, because
+        it is unknown then whether the entry is there."""
 
         def both(session: Session) -> T:
             self.changed = True
@@ -71,7 +71,7 @@ def audited(store: str, entry: AuditEntry, write_refusal: Callable[[AuditEntry],
         finally:
             _waiting.reset(before)
     except StoreError:
-        raise  # nobody has refused anything
+        raise  # the database failed; the verb was not refused
     except LeaseholdError as error:
         if waiting.waits:
             write_refusal(replace(entry, error=type(error).__name__))

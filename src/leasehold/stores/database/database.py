@@ -34,23 +34,18 @@ class Session(Protocol):
     @property
     def in_doubt(self) -> bool:
         """Whether a try before this one may have been done: its answer was lost."""
-        ...
 
     def rows(self, statement: str, /, **parameters: Any) -> list[Row]:
         """Run a statement; each row as a dict of plain Python values."""
-        ...
 
     def tuples(self, statement: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
         """Run a hot statement; each row as a plain tuple of text, numbers, datetimes and None."""
-        ...
 
     def run(self, statement: str, /, **parameters: Any) -> None:
-        """Run a statement whose rows nobody needs."""
-        ...
+        """Run a statement, without its rows."""
 
     def listing(self, names: Sequence[str], /, **parameters: Any) -> list[Row]:
         """Run a statement put together from the named parts, in order."""
-        ...
 
 
 class Database(Protocol):
@@ -62,37 +57,32 @@ class Database(Protocol):
     @property
     def label(self) -> str:
         """What to call it in messages; never with a password."""
-        ...
 
     @property
     def family(self) -> str:
         """The label of the store that knows of it: its own, unless it is a tenant's."""
-        ...
 
     def transact(self, work: Callable[[Session], T], *, idempotent: bool = False) -> T:
         """Run `work` in one short write transaction. Serialization failures, deadlocks and a lost race for a lane
-        repeat it, so `work` must not have effects outside the session; so does, once, a lost connection. If it is the
-        answer to the commit that was lost, nobody can tell whether it was done: only what is `idempotent` is repeated
-        then."""
-        ...
+        repeat it, so `work` must not have effects outside the session; so does, once, a lost connection. If the
+        reply to the commit was lost, the work may have been done: then only `idempotent` work is repeated."""
 
     def single(self, work: Callable[[Session], T], *, idempotent: bool = False) -> T:
         """Run `work`, which is exactly one statement: it is a transaction by itself, without the round trips of
         BEGIN and COMMIT. Repeated as in `transact`; if its connection is lost, only what is `idempotent`."""
-        ...
 
     def lend(self, seconds: float) -> AbstractContextManager[tuple[Session, Any]]:
-        """A write transaction for a block that we did not write: the session, and the driver's connection under it,
-        which is nobody else's. After `seconds` it is rolled back even if the block hangs, and Overdue is raised."""
-        ...
+        """A write transaction for a block of the user's: the session, and the driver's connection under it, for this
+        block alone. After `seconds` it is rolled back even if the block hangs, and Overdue is raised."""
 
     def read(self, work: Callable[[Session], T]) -> T:
         """Run `work` for reading."""
-        ...
+
+    def schema_version(self) -> int:
+        """The number of the last migration; 0: there is no schema yet."""
 
     def refuses_data(self, error: Exception) -> bool:
         """Whether the database refused the values of a statement, as opposed to its circumstances."""
-        ...
 
     def close(self) -> None: ...
 

@@ -1,6 +1,6 @@
 """A job as rows and as a value: which place it is in, how its rows make a Job, and which rows a decided Job needs.
 
-Nothing here touches a database. `assemble` and `row_of` are each other's inverse; the view `job_row` tells the same as
+Nothing here touches a database. `assemble` and `row_of` are each other's inverse; the view `job_row` shows the same as
 `assemble`, and tests/stores/test_places.py compares the two.
 """
 
@@ -55,7 +55,7 @@ def place_of(job: Job) -> Place:
 
 
 def assemble(anchor: Row, place: Place, row: Row, side: Row) -> Job:
-    """The job that these rows are: what was asked for, where it is, and what stands beside it."""
+    """Build the job from its rows: the anchor, the row of its place, and the rows beside it."""
     job = _requested(anchor)
     job |= {
         "special": row["special"],
@@ -214,16 +214,16 @@ def row_of(job: Job, now: datetime) -> dict[str, Any]:
 
 
 def failure_state_of(before: Job, after: Job) -> dict[str, Any] | None:
-    """The row of `failure_state` that a move leaves, or None if nothing it tells has changed."""
+    """The row of `failure_state` that a move leaves, or None if nothing in it has changed."""
     was, will = place_of(before), place_of(after)
     names = ["failures", "crashes", "first_started_at", "available_at"]
     if will is not Place.OUTCOME:
         names += ["started_at", "error"]
         if will is not Place.PARKED:
             names.append("reason")
-    # What the lease or the outcome told goes with its row.
+    # What the row of a lease or an outcome has kept goes with it.
     leaves = will is not Place.OUTCOME and was is not will and was in (Place.LEASE, Place.OUTCOME)
-    # The queue's own rows do not tell since when a job is there.
+    # The rows of the queue do not say since when a job is there.
     queued = was is Place.PARKED and will in (Place.READY, Place.LANE)
     flagged = before.stop_requested is not after.stop_requested and will is Place.LEASE
     changed = any(getattr(before, name) != getattr(after, name) for name in names)
@@ -242,15 +242,15 @@ def failure_state_of(before: Job, after: Job) -> dict[str, Any] | None:
 
 
 def attempt_of(before: Job, after: Job, event: str | None, now: datetime) -> dict[str, Any] | None:
-    """The record of a grant that this move ends without ending the job, or of the run that an outcome told of and that
-    a resume takes away."""
+    """The record of a grant that this move ends without ending the job, or of the attempt whose outcome a resume takes
+    away."""
     was, will = place_of(before), place_of(after)
     if was is Place.LEASE and will not in (Place.LEASE, Place.OUTCOME):
         settled = after.settled_by is not None and after.settled_token == before.lease_token
         ended, ended_at, error, worker = event or after.state.value, now, after.error, before.worker
     elif was is Place.OUTCOME and will is not Place.OUTCOME and before.started_at is not None:
         if before.state is State.TIMED_OUT and before.settled_by is None:
-            return None  # expired while nobody ran it: its last run is on record already
+            return None  # it expired while it did not run: its last attempt is recorded already
         settled, worker = before.settled_by is not None, before.settled_by
         ended, ended_at, error = before.state.value, before.finished_at or now, before.error
     else:
@@ -292,12 +292,12 @@ def holds_slots(job: Job) -> bool:
 
 
 def counts_as_live(job: Job) -> bool:
-    """For its group: it may still run, by itself or when somebody resumes it from a pause."""
+    """For its group: it may still run, by itself or when it is resumed from a pause."""
     return job.state in LIVE or job.state is State.PAUSED
 
 
 def time_limits_of(job: Job) -> set[tuple[int, datetime]]:
-    """Those that the sweep has to look for. Paused jobs have none: they are past it when they are resumed."""
+    """The limits that a sweep must enforce. A paused job has none: its time is over when it is resumed."""
     if job.state not in LIVE:
         return set()
     given = {(DEADLINE, job.deadline_at)} if job.deadline_at is not None else set()

@@ -106,7 +106,7 @@ class ResultFiles:
 
 
 def check_folder(root: str) -> None:
-    """Made if it is not there. Raises InvalidInput if nobody can write into it."""
+    """Make the folder if it is missing. Raises InvalidInput if it cannot be written to."""
     try:
         Path(root).mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -123,7 +123,7 @@ def _listed(folder: Path) -> Iterator[tuple[str, float]]:
             for entry in entries:
                 try:
                     yield entry.name, entry.stat(follow_symlinks=False).st_mtime
-                except FileNotFoundError:  # somebody else has just removed it
+                except FileNotFoundError:  # another process has just removed it
                     continue
     except FileNotFoundError:
         return

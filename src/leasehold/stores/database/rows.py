@@ -100,7 +100,7 @@ def job_from_row(row: Row) -> Job:
 
 
 def tags_of(text: str | None) -> tuple[str, ...]:
-    """What cannot be read is nothing: a row that somebody has edited by hand must not break a list for all others."""
+    """Unreadable text counts as no tags: a row that was edited by hand must not break a list for all others."""
     try:
         found = json.loads(text) if text else []
     except ValueError:

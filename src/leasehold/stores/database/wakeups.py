@@ -1,4 +1,4 @@
-"""Wake-ups: hints of what may have changed, their way inside a process, and a bell that does not ring too often."""
+"""Wake-ups: hints of what may have changed, passed inside a process, and throttled on their way to others."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from leasehold.stores.database.forks import ForkLock
 
 logger = logging.getLogger("leasehold.wakeups")
 
-GAP = 0.01
-"""Seconds after which a ring that is owed is paid. Rings to other processes are few, for every NOTIFY commit takes a
-lock of the whole PostgreSQL instance."""
-SILENCE = 0.8 * GAP
-"""Seconds after which the next who stores something rings himself: in a stream of jobs the ring then
-needs no statement of its own."""
+NOTIFY_GAP = 0.01
+"""Seconds after which a deferred notification is sent. They are few, because every NOTIFY commit takes a lock of the
+whole PostgreSQL instance."""
+NOTIFY_SILENCE = 0.8 * NOTIFY_GAP
+"""After this quiet time the next INSERT carries the NOTIFY itself, which saves a statement."""
 
 
 class Hint(enum.Flag):
@@ -49,27 +48,23 @@ class Wakeups(Protocol):
 
     def wait(self, seconds: float) -> Hint:
         """Block until something may have changed, at most `seconds`. The hint, or NOTHING."""
-        ...
 
     def call(self, on_hint: Callable[[Hint], None]) -> bool:
         """Call this function with each hint as it comes, from the thread that receives it; `wait` then returns no
         hints. False: hints come only to a thread that calls `wait`."""
-        ...
 
     def stir(self) -> None:
         """There was work: more may follow soon."""
-        ...
 
     @property
     def listens(self) -> bool:
         """Hints arrive, from other processes too. False: until they do, only polling finds changes."""
-        ...
 
     def close(self) -> None: ...
 
 
 class LocalListener:
-    """Keeps what it hears until somebody waits for it; or, once it has somebody to call, it calls instead."""
+    """Keeps hints until a thread waits for them; once it has a function to call, it calls that instead."""
 
     def __init__(self) -> None:
         self._received = NOTHING
@@ -100,7 +95,7 @@ class LocalListener:
         return self._take()
 
     def close(self) -> None:
-        """Nobody is called any more, and who waits is let go."""
+        """Stop calling, and end every wait."""
         self._on_hint = None
         self._notify.set()
 
@@ -111,40 +106,40 @@ class LocalListener:
         return received
 
 
-_ears: dict[str, weakref.WeakSet[LocalListener]] = {}
-_ears_lock = ForkLock()
-# The parent's ears hear nothing here, and a thread of the parent may have held one of them.
-os.register_at_fork(after_in_child=_ears.clear)
+_listeners: dict[str, weakref.WeakSet[LocalListener]] = {}
+_listeners_lock = ForkLock()
+# The parent's listeners get nothing in a child, and a thread of the parent may have held a lock of one.
+os.register_at_fork(after_in_child=_listeners.clear)
 
 
 def listen_here(*labels: str) -> LocalListener:
-    """Hears when somebody in this process wakes the store of one of these labels."""
+    """A listener for hints that this process sends to the stores with these labels."""
     listener = LocalListener()
-    with _ears_lock:
+    with _listeners_lock:
         for label in labels:
-            _ears.setdefault(label, weakref.WeakSet()).add(listener)
+            _listeners.setdefault(label, weakref.WeakSet()).add(listener)
     return listener
 
 
 def groups_of(label: str) -> str:
-    """The label for those who wait for groups: what they want to hear of must not wake the workers."""
+    """The label for waits for groups: their hints must not wake the workers."""
     return f"{label} groups"
 
 
 def tenants_of(label: str) -> str:
-    """The label for those who serve the tenants of a store."""
+    """The label for workers that serve the tenants of a store."""
     return f"{label} tenants"
 
 
-def notify_workers_here(label: str, hint: Hint = Hint.WORK) -> None:
-    with _ears_lock:
-        ears = list(_ears.get(label, ()))
-    for listener in ears:
+def notify_here(label: str, hint: Hint = Hint.WORK) -> None:
+    with _listeners_lock:
+        listeners = list(_listeners.get(label, ()))
+    for listener in listeners:
         listener.receive(hint)
 
 
 class NearWakeups:
-    """Hints from this process alone: no connection and no thread. What other processes do is found by looking."""
+    """Hints from this process alone, without a connection or a thread. Polling finds what other processes do."""
 
     listens = False
 
@@ -165,8 +160,8 @@ class NearWakeups:
 
 
 class NotifyThrottle:
-    """Rings at once if it has been silent for a while, else once more when GAP is over: many callers, few rings.
-    Whoever comes by shortly before that rings for all; only if nobody does, a thread has to."""
+    """Notifies at once after a quiet time, else once more when NOTIFY_GAP is over: many callers, few notifications. A
+    caller that comes shortly before that notifies for all; a thread does it only if none comes."""
 
     def __init__(self, notify: Callable[[], None]) -> None:
         self._notify = notify
@@ -188,20 +183,20 @@ class NotifyThrottle:
             self.defer()
 
     def due(self) -> bool:
-        """Whether it would ring at once; if so, the caller has taken the turn and rings in his own way, also for those
-        who are owed a ring. One who then has nothing to tell should `defer` it."""
+        """Whether to notify at once. If so, the caller takes the turn, and notifies in its own way, also for deferred
+        callers. A caller that then has nothing to send should call `defer`."""
         if self._pid != os.getpid():
             self._forget()
         with self._lock:
             now = time.monotonic()
-            if now < self._last + SILENCE:
+            if now < self._last + NOTIFY_SILENCE:
                 return False
             self._last = now
             self._deferred = False
         return True
 
     def defer(self) -> None:
-        """Ring once more when GAP is over."""
+        """Notify once more when NOTIFY_GAP is over."""
         with self._lock:
             self._deferred = True
             if self._watched:
@@ -209,27 +204,27 @@ class NotifyThrottle:
             self._watched = True
         try:
             threading.Thread(target=self._flush_later, name="leasehold bell", daemon=True).start()
-        except RuntimeError:  # no more threads, or the interpreter is ending: then whoever comes next rings
+        except RuntimeError:  # no more threads, or the interpreter is ending: the next caller notifies
             self._watched = False
 
     def flush(self) -> None:
-        """Ring now if a ring is owed: the process may end before the thread that owes it."""
+        """Notify now if that was deferred: the process may end before the thread does it."""
         if self._pid != os.getpid():
-            return  # the debt is the parent's, and its lock may have been held when this child was forked
+            return  # the parent sends it, and its lock may have been held when this child was forked
         with self._lock:
             deferred, self._deferred = self._deferred, False
         if deferred:
             self._try()
 
     def _flush_later(self) -> None:
-        """As long as rings are owed, and by then nobody else has rung."""
+        """Notify for deferred callers, unless another caller does it first."""
         while True:
             with self._lock:
                 if not self._deferred:
                     self._watched = False
                     return
                 now = time.monotonic()
-                wait = self._last + GAP - now
+                wait = self._last + NOTIFY_GAP - now
                 if wait <= 0:
                     self._last = now
                     self._deferred = False

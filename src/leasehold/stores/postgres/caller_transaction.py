@@ -1,4 +1,4 @@
-"""The user's own transaction on PostgreSQL: beside it we write what all share, and groups are told at its commit."""
+"""The user's own transaction on PostgreSQL: beside it we write what all share, and its commit notifies groups."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ class PostgresEnlisting(PostgresClaims):
             raise another_database(self.label, f"database {name!r}, where there is no such schema")
 
     def _prepare(self, session: Session, jobs: Sequence[NewJob]) -> None:
-        """Over a connection of ours, committed at once: whoever brings the same gate would wait for the user's commit.
-        They are true whatever becomes of the transaction."""
+        """Over a connection of ours, committed at once: another producer of the same gate would wait for the user's
+        commit. They are true whatever becomes of the transaction."""
         with beside_transaction():
             self._make_gates(jobs)
             if any(job.long_names for job in jobs):

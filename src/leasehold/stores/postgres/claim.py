@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import psycopg
@@ -12,7 +11,6 @@ from leasehold.domain.due_groups import DueGroup, DueGroups
 from leasehold.domain.job import Grant
 from leasehold.stores.postgres.database import PostgresDatabase
 from leasehold.stores.postgres.take import LARGE, PostgresStrategies
-from leasehold.stores.results import Order
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs.claim import Claim, ClaimRequest, Where, grants_of
 
@@ -61,22 +59,6 @@ class PostgresClaims(JobStore):
         self._recent = RecentGroups()
         self._looks_first: dict[tuple[object, ...], float] = {}
         """Claims beside which there were lanes or limits, and until when they look first, though idle."""
-
-    def claim(
-        self,
-        worker: str,
-        queues: Sequence[str],
-        limit: int,
-        tasks: Sequence[str] | None = None,
-        *,
-        idle: bool = False,
-        order: Order = "mixed",
-    ) -> list[Grant]:
-        if limit < 1:
-            return []
-        self._make_worker_name(worker)
-        request = ClaimRequest(worker, queues, tasks, limit, order)
-        return self._claim_in_time(lambda: self._claim(request, idle))
 
     def _claim(self, request: ClaimRequest, idle: bool) -> list[Grant]:
         waits: list[float] = []

@@ -95,7 +95,7 @@ _inherited: list[object] = []
 
 def _connect(url: str, options: dict[str, Any]) -> QuickConnection:
     given = conninfo_to_dict(url).get("options")
-    if given and "options" in options:  # ours last: they are those that we rely on
+    if given and "options" in options:  # ours last, because we rely on them
         options = {**options, "options": f"{given} {options['options']}"}
     connection = QuickConnection.connect(
         url,
@@ -105,7 +105,7 @@ def _connect(url: str, options: dict[str, Any]) -> QuickConnection:
         application_name="leasehold",
         **options,
     )
-    # UUIDs and JSON stay text: nobody looks inside them on the way, and parsing them shows in the profile.
+    # UUIDs and JSON stay text: nothing reads them on the way, and parsing them shows in the profile.
     for type_name in ("uuid", "json"):
         connection.adapters.register_loader(type_name, TextLoader)
     connection.adapters.register_loader("timestamptz", InstantLoader)

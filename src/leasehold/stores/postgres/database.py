@@ -36,7 +36,7 @@ from leasehold.stores.postgres.dialect import as_array, in_dialect, jsonable, qu
 from leasehold.stores.postgres.pool import PoolError
 from leasehold.stores.postgres.prepared import QuickConnection
 from leasehold.stores.postgres.urls import label_of
-from leasehold.stores.postgres.wakeup import HOOKS, STOP
+from leasehold.stores.postgres.wakeup import PAYLOADS
 
 T = TypeVar("T")
 
@@ -257,26 +257,20 @@ class PostgresDatabase:
             return True
         return isinstance(error, psycopg.Error) and _exceeds_a_limit(error)
 
-    def notify(self) -> None:
-        self._notify(self.channel)
-
-    def notify_holders(self) -> None:
-        self._notify(self.channel, STOP)
-
-    def notify_hooks(self) -> None:
-        self._notify(self.channel, HOOKS)
+    def notify(self, hint: Hint) -> None:
+        self._notify(self.channel, PAYLOADS[hint])
 
     def notify_tenants(self, session: PostgresSession, hint: Hint) -> None:
         """With the commit of `session`."""
-        for kind, payload in ((Hint.WORK, ""), (Hint.STOP, STOP)):
-            if kind in hint:
-                session.run_text("SELECT pg_notify(%s, %s)", [self.tenant_channel, payload])
+        for one in (Hint.WORK, Hint.STOP):
+            if one in hint:
+                session.run_text("SELECT pg_notify(%s, %s)", [self.tenant_channel, PAYLOADS[one]])
 
     def notify_watchers(self) -> None:
         self._notify(self.group_channel)
 
     def _notify(self, channel: str, payload: str = "") -> None:
-        """Outside of any job's transaction: its commit waits for nobody's disk."""
+        """Outside of any job's transaction: its commit does not wait for the disk."""
         with unrecorded():
             self.single(
                 lambda session: session.run_text("SELECT pg_notify(%s, %s)", [channel, payload]),

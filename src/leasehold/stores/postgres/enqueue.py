@@ -10,15 +10,15 @@ from leasehold.domain.job import NewJob
 from leasehold.stores.postgres.database import PostgresSession
 from leasehold.stores.verbs.gates import gate_id
 
-AT_ONCE = 100
+ROWS_A_PIECE = 100
 """Rows sent to a COPY while the next are prepared: the server works meanwhile."""
-PATIENCE = 1.0
+MOST_ENCODING_SECONDS = 1.0
 """Seconds that encoding may take while the COPY is open, by the time of the first ones. Checks are the user's code and
 may be slow, and the server ends a statement that hangs for long."""
 
 
 def insert_plain(session: PostgresSession, job: NewJob, channel: str | None) -> bool:
-    """Whether it was made. With a channel, those who listen to it are told by the same commit."""
+    """Whether it was made. With a channel, the same commit notifies its listeners."""
     common = _common(job.task, job.queue, job.priority, job.policy.dump(), job.delay, job.lease_seconds)
     notify = "false" if channel is None else "true"
     made = session.quick(
@@ -46,8 +46,8 @@ def _common(
 def copy_plain(session: PostgresSession, jobs: AlikeJobs) -> None:
     """Plain jobs that are due now. All of them or, if one cannot be stored, none."""
     began = time.monotonic()
-    jobs.encode(AT_ONCE)
-    if (time.monotonic() - began) * len(jobs) / AT_ONCE > PATIENCE:
+    jobs.encode(ROWS_A_PIECE)
+    if (time.monotonic() - began) * len(jobs) / ROWS_A_PIECE > MOST_ENCODING_SECONDS:
         jobs.encode(len(jobs))
     job = jobs.first
     gate = gate_id(job.queue, job.task)
@@ -64,7 +64,7 @@ def copy_plain(session: PostgresSession, jobs: AlikeJobs) -> None:
     )
     alike = "\t".join(map(_field, common))
     numbers = iter(seqs.split(","))
-    pieces = (zip(ids, args, numbers, strict=False) for ids, args in jobs.pieces(AT_ONCE))
+    pieces = (zip(ids, args, numbers, strict=False) for ids, args in jobs.pieces(ROWS_A_PIECE))
     session.copy(
         "copy_plain",
         (

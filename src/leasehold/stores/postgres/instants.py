@@ -15,7 +15,7 @@ _READ = psycopg.adapters.get_loader(psycopg.adapters.types["timestamptz"].oid, F
 
 
 class InstantLoader(Loader):
-    """One row that nobody can read must not take a whole list with it: such a time is told as the first or the last
+    """One unreadable row must not break a whole list: such a time is shown as the first or the last
     that there is."""
 
     def __init__(self, oid: int, context: AdaptContext | None = None) -> None:

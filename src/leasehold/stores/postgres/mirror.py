@@ -34,7 +34,7 @@ class PostgresMirrors:
         self._schema = quoted(schema)
 
     def create(self, mirror: Mirror) -> str:
-        """The triggers are replaced, not dropped: a drop would lock out everybody who reads."""
+        """The triggers are replaced, not dropped: a drop would lock out all readers."""
         function = f"{self._schema}.{quoted(mirror.name)}"
         body = self._body(mirror)
         tag = "$mirror$"
@@ -83,7 +83,7 @@ class PostgresMirrors:
             names = ", ".join(map(quoted, (mirror.key, *values)))
             given = ", ".join(["mirror.of_key", *(f"mirror.of_{name}" for name, _ in values.values())])
             insert = f"INSERT INTO {table} ({names}) VALUES ({given})"
-            # Somebody else may insert the row between the two. After a third try the table may say what it has
+            # Another session may insert the row between the two. After a third try the table may say what it has
             # against this one.
             write = f"""FOR turn IN 1..3 LOOP
         {update}
@@ -154,5 +154,5 @@ def _status(mirror: Mirror) -> str:
 
 
 def _text(text: str) -> str:
-    """A literal that may have backslashes in it, whatever the server has been told about them."""
+    """A literal that may have backslashes in it, whatever the server's settings say about them."""
     return f"E{literal(text.replace(chr(92), chr(92) * 2))}" if "\\" in text else literal(text)

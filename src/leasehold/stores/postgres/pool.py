@@ -1,7 +1,7 @@
 """A few connections, shared by the threads of a process.
 
-Whoever finds none idle opens one himself. So he hears at once why that fails, and a database that is back is used by
-the next call: nobody waits for a background thread that tries more and more seldom. A session that the server has ended
+A call that finds none idle opens one itself. So it gets the error at once, and the next call uses a database that is
+back: none waits for a background thread that tries less and less often. A session that the server has ended
 is found out before it is used, and without a round trip.
 """
 
@@ -18,11 +18,11 @@ from psycopg.pq import TransactionStatus
 from leasehold.stores.postgres.prepared import QuickConnection
 
 WAIT_SECONDS = 15.0
-"""For somebody to give one back, when all are in use."""
+"""Seconds to wait for a connection when all are in use."""
 LIFETIME = 3600.0
 """Seconds after which a connection is replaced: the name may lead to another server by now."""
 IDLE_FOR = 600.0
-"""Seconds after which one that nobody needed is closed."""
+"""Seconds after which an unused connection is closed."""
 
 
 class PoolError(Exception):
@@ -49,7 +49,7 @@ class Pool:
             self._give_back(connection)
 
     def discard(self) -> None:
-        """All that are open now: the database has changed its mind, and they have not heard of it."""
+        """Replace all that are open now: they were opened before the database changed its state."""
         self._good_since = time.monotonic()
         self._close_idle(self._idle)
 

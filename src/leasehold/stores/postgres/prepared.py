@@ -78,7 +78,7 @@ class QuickConnection(psycopg.Connection[Any]):
             try:
                 return self._run(known, values)
             except InvalidSqlStatementName:
-                pass  # somebody has thrown away what was prepared; nothing was run
+                pass  # the prepared statement is gone; nothing was run
         return self._run(self._prepare(text), values)
 
     def _deallocate(self, name: bytes | None) -> PQGen[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import partial
 
 from psycopg.errors import DataError, UniqueViolation
 
@@ -12,7 +13,7 @@ from leasehold.domain.job import PLAIN, NewJob
 from leasehold.domain.records import Finding
 from leasehold.stores.database.audit import changed
 from leasehold.stores.database.database import Clock, Session
-from leasehold.stores.database.migrate import check_version, missing
+from leasehold.stores.database.migrate import missing
 from leasehold.stores.database.schema_name import tenant_schema
 from leasehold.stores.database.statements import read_migrations
 from leasehold.stores.database.wakeups import (
@@ -22,7 +23,7 @@ from leasehold.stores.database.wakeups import (
     NotifyThrottle,
     groups_of,
     ignore,
-    notify_workers_here,
+    notify_here,
     tenants_of,
 )
 from leasehold.stores.postgres.caller_transaction import PostgresEnlisting
@@ -36,10 +37,10 @@ from leasehold.stores.results import Ending, Enqueued
 from leasehold.stores.verbs.enqueue import is_plain
 from leasehold.stores.verbs.settle import settled_columns
 
-_MIGRATIONS = read_migrations("leasehold.stores.postgres")
-
 
 class PostgresStore(PostgresEnlisting):
+    _migrations = read_migrations("leasehold.stores.postgres")
+
     def __init__(
         self,
         url: str,
@@ -57,10 +58,8 @@ class PostgresStore(PostgresEnlisting):
         self._results_root = None if results is None else os.path.abspath(results)
         self._results_named = results is not None
         self._notify = notify
-        """Who is told instead, of a tenant's work."""
-        self._throttle = NotifyThrottle(self._postgres.notify)
-        self._stop_throttle = NotifyThrottle(self._postgres.notify_holders)
-        self._hook_throttle = NotifyThrottle(self._postgres.notify_hooks)
+        self._throttles = {hint: NotifyThrottle(partial(self._postgres.notify, hint)) for hint in Hint}
+        self._throttle = self._throttles[Hint.WORK]
         self._group_throttle = NotifyThrottle(self._postgres.notify_watchers)
 
     def another(self) -> PostgresStore:
@@ -85,7 +84,7 @@ class PostgresStore(PostgresEnlisting):
             self._postgres.notify_tenants(session, hint)
 
         self._postgres.transact(work)
-        notify_workers_here(tenants_of(self.label), hint)
+        notify_here(tenants_of(self.label), hint)
 
     def tenant_wakeups(self, listen_url: str | None = None) -> PostgresWakeups:
         database = self._postgres
@@ -123,20 +122,19 @@ class PostgresStore(PostgresEnlisting):
         created = False
 
         def insert(session: PostgresSession) -> bool:
-            # In doubt, whoever finds its own id has made it.
+            # In doubt, a row with our id was made by the earlier try.
             return insert_plain(session, job, self._postgres.channel if notify else None) or session.in_doubt
 
         try:
             created = self._postgres.single(insert, idempotent=True)
         finally:
-            if (
-                created != notify and self._notify is None
-            ):  # stored and not told, or a turn that was taken for nothing
+            # Stored without a notification, or a turn that was taken for nothing.
+            if created != notify and self._notify is None:
                 self._throttle.defer()
         if created and self._notify is not None:
             self._notify(Hint.WORK)
         elif created:
-            notify_workers_here(self.label)
+            notify_here(self.label)
         return Enqueued(job.id, created=created)
 
     def _copy(self, jobs: AlikeJobs) -> list[Enqueued] | None:
@@ -160,27 +158,14 @@ class PostgresStore(PostgresEnlisting):
         return [Enqueued(job_id, created=True) for job_id in jobs.ids]
 
     # -- wake-ups --------------------------------------------------------------------------------------------------
-    def notify_workers(self) -> None:
-        if self._notify is not None:
-            return self._notify(Hint.WORK)
-        notify_workers_here(self.label)
-        self._throttle()
-
-    def notify_holders(self) -> None:
-        if self._notify is not None:
-            return self._notify(Hint.STOP)
-        notify_workers_here(self.label, Hint.STOP)
-        self._stop_throttle()
-
-    def notify_hooks(self) -> None:
-        notify_workers_here(self.label, Hint.HOOKS)
-        self._hook_throttle()
+    def _notify_others(self, hint: Hint) -> None:
+        self._throttles[hint]()
 
     def wakeups(self, listen_url: str | None = None) -> PostgresWakeups:
         return PostgresWakeups(listen_url or self._postgres.url, {self._postgres.channel: self.label})
 
     def notify_watchers(self) -> None:
-        notify_workers_here(groups_of(self.label))
+        notify_here(groups_of(self.label))
         if self._notify is None:
             self._group_throttle()
 
@@ -192,7 +177,7 @@ class PostgresStore(PostgresEnlisting):
         return PostgresWakeups(listen_url or database.url, {database.group_channel: label})
 
     def close(self) -> None:
-        for throttle in (self._throttle, self._stop_throttle, self._hook_throttle, self._group_throttle):
+        for throttle in (*self._throttles.values(), self._group_throttle):
             throttle.flush()
         super().close()
 
@@ -200,7 +185,7 @@ class PostgresStore(PostgresEnlisting):
     def upgrade(self) -> list[int]:
         def work(session: PostgresSession) -> list[int]:
             found = self._postgres.prepare_schema(session)
-            todo = missing(self.label, found, _MIGRATIONS)
+            todo = missing(self.label, found, self._migrations)
             for version, text in todo.items():
                 self._postgres.script(text, session)
                 session.run("record_migration", version=version)
@@ -213,12 +198,6 @@ class PostgresStore(PostgresEnlisting):
     def drop(self) -> None:
         self._postgres.transact(self._postgres.drop_schema)
 
-    def check_schema(self) -> None:
-        check_version(self.label, self.schema_version(), len(_MIGRATIONS))
-
-    def schema_version(self) -> int:
-        return self._postgres.schema_version()
-
     def upgrade_sql(self, after: int = 0) -> str:
         parts = [
             "BEGIN;",
@@ -226,7 +205,7 @@ class PostgresStore(PostgresEnlisting):
             "CREATE TABLE IF NOT EXISTS leasehold.migration"
             " (version integer PRIMARY KEY, applied_at timestamptz NOT NULL);",
         ]
-        for version, text in missing(self.label, after, _MIGRATIONS).items():
+        for version, text in missing(self.label, after, self._migrations).items():
             parts += [text.strip(), f"INSERT INTO leasehold.migration VALUES ({version}, now());"]
         return qualified("\n".join([*parts, "COMMIT;"]), self._postgres.schema)
 
@@ -240,9 +219,6 @@ class PostgresStore(PostgresEnlisting):
         self._postgres.run_as_it_is(text, session)
 
     # -- vitals ----------------------------------------------------------------------------------------------------
-    def missing_objects(self) -> list[str]:
-        return self._missing_objects("leasehold.stores.postgres")
-
     def examine(self) -> list[Finding]:
         return list(examine(self._postgres, self._pooler))
 
@@ -253,7 +229,7 @@ class PostgresStore(PostgresEnlisting):
         return left | tied, False
 
     def _settle_tied(self, endings: Sequence[Ending]) -> tuple[set[int], bool]:
-        """Those that had ties when they were granted, or have them by now."""
+        """Jobs that had ties when they were granted, or have them by now."""
         return self._end("settle_succeeded", endings)
 
     _ways_to_succeed = (_settle_plain, _settle_tied)

@@ -13,16 +13,15 @@ from leasehold.stores.database.wakeups import ANYTHING, Hint, listen_here
 
 logger = logging.getLogger("leasehold.wakeups")
 
-STOP, HOOKS = "stop", "hooks"
-"""Payloads of hints about flags, and about what somebody listens to. Every other one is about work, or about groups."""
-_HINTS = {STOP: Hint.STOP, HOOKS: Hint.HOOKS}
+PAYLOADS = {Hint.WORK: "", Hint.STOP: "stop", Hint.HOOKS: "hooks"}
+_HINTS = {payload: hint for hint, payload in PAYLOADS.items()}
 PROBE_SECONDS = 10.0
 """A half-open connection delivers nothing and says nothing: the listener asks now and then."""
 
 
 class PostgresWakeups:
     def __init__(self, url: str, received: Mapping[str, str]) -> None:
-        """`received`: channels, and for each the label of those who are woken in this process without it."""
+        """`received`: channels, and for each the label of the hints that this process passes on by itself."""
         self._url = url
         self._channels = list(received)
         self._listener = listen_here(*received.values())
@@ -55,7 +54,9 @@ class PostgresWakeups:
             try:
                 self._listen()
                 pause = 0.1
-            except Exception as error:  # of whom it calls, too: without its thread `listens` would lie
+            except (
+                Exception
+            ) as error:  # also of a called function: without its thread `listens` would be wrong
                 self._listening = False
                 logger.info("not listening for wake-ups (%s); polling instead", str(error).strip())
                 self._closed.wait(pause)
@@ -67,7 +68,7 @@ class PostgresWakeups:
             for channel in self._channels:
                 connection.execute(f'LISTEN "{channel}"')
             self._listening = True
-            # Whatever was missed while nobody listened is found by looking once.
+            # One look finds what was missed before the LISTEN.
             self._listener.receive(ANYTHING)
             received_at = time.monotonic()
             while not self._closed.is_set():

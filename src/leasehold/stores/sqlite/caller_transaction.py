@@ -46,5 +46,5 @@ class SqliteEnlisting(SqliteClaims):
     def _notify_within(
         self, session: Session, changed: Groups, opened: Mapping[str, bool], filed: set[str]
     ) -> None:
-        """At once: whoever ends a job of the group waits for the one writer anyway."""
+        """At once: a transaction that ends a job of the group waits for the one writer anyway."""
         notify_groups(session, changed, opened, filed)

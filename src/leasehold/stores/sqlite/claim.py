@@ -11,7 +11,6 @@ from leasehold.domain.due_groups import DueGroup, DueGroups, Source
 from leasehold.domain.job import Grant
 from leasehold.domain.lanes import ANY_GATE, Ticket
 from leasehold.stores.database.database import Records, Row, Session
-from leasehold.stores.results import Order
 from leasehold.stores.sqlite.database import SqliteDatabase, SqliteSession
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs.claim import (
@@ -39,23 +38,7 @@ class SqliteClaims(JobStore):
         super().__init__(database)
         self._sqlite = database
 
-    def claim(
-        self,
-        worker: str,
-        queues: Sequence[str],
-        limit: int,
-        tasks: Sequence[str] | None = None,
-        *,
-        idle: bool = False,
-        order: Order = "mixed",
-    ) -> list[Grant]:
-        if limit < 1:
-            return []
-        self._make_worker_name(worker)
-        request = ClaimRequest(worker, queues, tasks, limit, order)
-        return self._claim_in_time(lambda: self._claim(request))
-
-    def _claim(self, request: ClaimRequest) -> list[Grant]:
+    def _claim(self, request: ClaimRequest, idle: bool) -> list[Grant]:
         waits: list[float] = []
         """Seconds until jobs are due, or rates open."""
 

@@ -1,7 +1,7 @@
-"""The open connections of one store to its SQLite file: a writer, readers, and those that somebody keeps.
+"""The open connections of one store to its SQLite file: a writer, readers, and kept ones.
 
 Each knows which file it has open, by device and inode: a file that is deleted or replaced under a running process lives
-on for those who have it open, and whatever they write goes down with it.
+on for the processes that have it open, and what they write is lost with it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ C = TypeVar("C", bound=sqlite3.Connection)
 
 BUSY_SECONDS = 5.0
 WAITS_BY_ITSELF = "PRAGMA busy_timeout = 0"
-"""For who asks for the file's lock again and again: SQLite would look less and less often, ten times a second in the
-end. Beside writers that let go of the lock for a moment only, it would hardly ever meet that moment."""
+"""For connections that poll for the file's lock themselves: SQLite polls less and less often, ten times a second in the
+end, and would hardly ever meet the moment in which a busy writer frees the lock."""
 
 _PRAGMAS = (
     # Readers do not stop the writer, nor it them.
@@ -42,8 +42,8 @@ _NEW_FILE = "; in a new file, call app.upgrade() before your first transaction"
 
 
 class Connections:
-    """Closing one while another thread is inside it takes the whole process down: the writer is closed under its lock,
-    and a reader only by whoever has taken it out of `_idle`. Whoever asks for one is inside the gate meanwhile."""
+    """Closing one while another thread uses it crashes the process: the writer is closed under its lock, and a reader
+    only by the thread that has taken it out of `_idle`. Every use happens inside the gate."""
 
     def __init__(self, path: str, label: str, on_replaced: Sequence[Callable[[], None]]) -> None:
         # A program may change its folder later.
@@ -67,9 +67,9 @@ class Connections:
     def inside(self) -> Inside:
         return Inside(self)
 
-    # -- those who use them ----------------------------------------------------------------------------------------
+    # -- open ------------------------------------------------------------------------------------------------------
     def writer(self) -> sqlite3.Connection:
-        """For who holds `writing`."""
+        """The caller holds `writing`."""
         self.check_open()
         writer = self._writer
         if writer is not None:
@@ -96,7 +96,7 @@ class Connections:
         self.close(connection)
 
     def open(self, connect: Callable[..., C]) -> C:
-        """Whoever asks must close it."""
+        """The caller must close it."""
         identity = self._identity()
         if identity is None:
             self._warn_moved()
@@ -132,7 +132,7 @@ class Connections:
         return connection
 
     def unreachable(self, error: sqlite3.Error, *, also: str = "") -> DatabaseUnreachable:
-        """Of a lock, also who may hold it."""
+        """For a lock, the error also names the processes that may hold it."""
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
             holders = processes_that_opened(os.path.realpath(self.path))
             return DatabaseUnreachable(self.label, str(error), f"{holders}{also}")
@@ -166,16 +166,16 @@ class Connections:
         return connection in self._open
 
     def check_ours(self, connection: sqlite3.Connection) -> None:
-        """Before a commit: whoever was forked inside a transaction must not end it for the parent."""
+        """Before a commit: a child forked inside a transaction must not end it for the parent."""
         if connection not in self._open:
             self._refuse()
 
     def check_open(self) -> None:
-        """A thread that is late must not open a connection that nobody will close."""
+        """A late thread must not open a connection that would never be closed."""
         if self.closed:
             raise DatabaseUnreachable(self.label, "this store was closed")
         if self._pid != os.getpid() and self._open:
-            # Forked by a library that does not tell Python.
+            # Forked by a library, past Python's own hooks.
             self._refuse()
 
     def _identity(self) -> Identity | None:
@@ -188,7 +188,7 @@ class Connections:
         return found.st_dev, found.st_ino
 
     def _warn_moved(self) -> NoReturn:
-        """And let go of what is open, so that the next call opens what is there then."""
+        """Close what is open, so that the next call opens the file that is there then, and raise."""
         there = os.path.exists(self.path)
         with self._changing:
             self.identity = None
@@ -218,12 +218,12 @@ class Connections:
 
     # -- the end ---------------------------------------------------------------------------------------------------
     def close(self, connection: sqlite3.Connection) -> None:
-        """Whoever comes second, or from the other side of a fork, does nothing."""
+        """A second call, or one from the other side of a fork, does nothing."""
         if self._open.pop(connection, None) is not None:
             connection.close()
 
     def close_all(self) -> None:
-        """Waits for nobody: whoever is inside a connection ends what is under way, and closes it."""
+        """Does not wait: a thread that uses a connection ends what is under way, and closes it."""
         with self._changing:
             self.closed = True
             idle, self._idle = self._idle, []
@@ -232,7 +232,8 @@ class Connections:
         self.close_writer()
 
     def close_writer(self) -> None:
-        """Unless somebody is inside: then he does it when he leaves, for by now he sees that we are closed."""
+        """Unless a thread is writing: it closes the writer when it is done, because it sees then that the store is
+        closed."""
         if self._writer is not None and self.writing.acquire(blocking=False):
             try:
                 self.close(self._writer)
@@ -259,7 +260,7 @@ class Connections:
         return bool(self._open)
 
     def close_before_fork(self) -> None:
-        """Nobody is inside."""
+        """No connection is in use now."""
         self._idle.clear()
         self._writer = None
         for connection in list(self._open):
@@ -287,13 +288,13 @@ class Inside:
         self._thread = gate.enter(self._file)
 
     def __exit__(
-        self, task: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         gate.leave(self._thread, self._file)
 
 
 class KeptConnection:
-    """For somebody who compares what the same connection says. `openings` tells whether it is still the same."""
+    """For comparing what one connection says over time. `openings` counts how often it was opened anew."""
 
     def __init__(self, file: Connections) -> None:
         self._file = file

@@ -44,8 +44,8 @@ _TROUBLE = frozenset(
     }
 )
 STATEMENTS = read_statements("leasehold.stores.sqlite")
-AGAIN = 0.0005, 0.004
-"""Seconds, at least and at most, until the file's lock is asked for again. To ask costs some microseconds."""
+LOCK_RETRY = 0.0005, 0.004
+"""Least and most seconds until the file's lock is tried again. A try costs some microseconds."""
 STEPS_A_LOOK = 1000
 """Of SQLite's machine, between two looks at the clock of a read that may not take long."""
 _TAKES_NOW = {name for name, text in STATEMENTS.items() if "now" in parameters(text)}
@@ -148,7 +148,7 @@ class SqliteDatabase:
 
     @contextmanager
     def lend(self, seconds: float) -> Iterator[tuple[SqliteSession, sqlite3.Connection]]:
-        """Over a connection of its own, closed at the end: who keeps it cannot write into our transactions."""
+        """Over a connection of its own, closed at the end: code that keeps it cannot write into our transactions."""
         refuse_inside(self.family)
         file = self._file
         with file.inside():
@@ -201,7 +201,7 @@ class SqliteDatabase:
             return kept.ask(pragma)
 
     def keep(self) -> KeptConnection:
-        """A connection for somebody who keeps it."""
+        """A connection to keep."""
         return KeptConnection(self._file)
 
     def session_over(self, execute: Execute) -> BorrowedSession:
@@ -220,7 +220,7 @@ class SqliteDatabase:
         )
 
     def close(self) -> None:
-        """Waits for nobody: whoever is inside a connection ends what is under way, and closes it."""
+        """Does not wait: a thread that uses a connection ends what is under way, and closes it."""
         with self._file.inside():
             self._file.close_all()
 
@@ -252,7 +252,7 @@ class SqliteDatabase:
         return error
 
     def _begin(self, connection: sqlite3.Connection) -> None:
-        # There is no queue: another process can win every time. So it is asked for often, and for long.
+        # There is no queue for the lock: another process can win every time. So try often, and for long.
         deadline = time.monotonic() + 4 * BUSY_SECONDS
         while True:
             try:
@@ -263,7 +263,7 @@ class SqliteDatabase:
                 if not busy or time.monotonic() > deadline:
                     raise self._translated(error) from error
                 self._file.check_open()
-                time.sleep(random.uniform(*AGAIN))
+                time.sleep(random.uniform(*LOCK_RETRY))
 
 
 def _now(clock: Clock) -> int:
@@ -294,7 +294,7 @@ def python_value(name: str, value: Any) -> Any:
     if value is None:
         return None
     if name in TIMES:
-        # One row that nobody can read must not take a whole list with it.
+        # One unreadable row must not break a whole list.
         return _EPOCH + timedelta(microseconds=min(max(value, _FIRST), _LAST))
     if name in FLAGS:
         return bool(value)

@@ -47,7 +47,7 @@ def _filesystem(path: Path) -> Finding:
 
 
 def filesystem_of(path: Path, mounts: str) -> str | None:
-    """The type of the mount that the path lies on, as /proc/mounts tells it."""
+    """The type of the mount that the path lies on, as /proc/mounts shows it."""
     found: dict[Path, str] = {}
     for line in mounts.splitlines():
         _, place, kind, *_ = line.split(" ")

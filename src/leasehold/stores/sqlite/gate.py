@@ -3,10 +3,10 @@
 SQLite keeps a table of its locks for each process, and a fork copies it: a child that inherits an open file believes
 that it holds locks which it does not, and the parent's last close unlinks the log under it. Jobs that were acknowledged
 are lost that way, and jobs that succeeded run again. Only a child of a process that has no connection open is safe. So
-whoever uses a connection goes in by this gate; before a fork it is shut, those inside are waited for, and everything
+every use of a connection enters this gate; before a fork it is shut, the uses under way are awaited, and everything
 is closed; on both sides the next use opens the file again.
 
-A hook cannot refuse a fork. Where somebody stays inside (the forking thread itself, a handler's long transaction) the
+A hook cannot refuse a fork. Where a use goes on (of the forking thread itself, a handler's long transaction) the
 parent goes on unharmed, and the child refuses the file.
 """
 
@@ -31,7 +31,6 @@ class OpenFile(Protocol):
     @property
     def identity(self) -> Identity | None:
         """Of the file as it was last known."""
-        ...
 
     @property
     def is_open(self) -> bool: ...
@@ -57,11 +56,11 @@ class Gate:
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._inside: dict[int, list[OpenFile]] = {}
-        """By thread: one who is inside may come in once more, for to keep it out would be to wait for it in vain."""
+        """By thread: a thread inside may enter once more, because keeping it out would block the fork for ever."""
         self._forking: int | None = None
         """The thread that forks."""
         self._emptied = False
-        """From here until the fork is over nobody comes in."""
+        """From here until the fork is over no thread enters."""
         self._in_use: set[Identity | None] = set()
         """What could not be closed before it."""
 
@@ -126,7 +125,7 @@ class Gate:
     def _after_in_child(self) -> None:
         """Its locks may have been held by threads that are not here."""
         files = list(self._files)
-        # Nobody was asked to close anything if the fork did not come by Python's way.
+        # Nothing was closed if the fork did not come through Python.
         left = self._in_use if self._emptied else {file.identity for file in files if file.is_open}
         self._begin()
         self._refused |= left

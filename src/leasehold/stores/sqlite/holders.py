@@ -1,4 +1,4 @@
-"""Who has a SQLite file open. Any of them may hold the lock that somebody waits for."""
+"""The processes that have a SQLite file open: each may hold a lock that others wait for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONGEST = 80
 
 
 def processes_that_opened(path: str) -> str:
-    """In words. Linux shows it, for processes of the same user; elsewhere the reader is told how to find out."""
+    """In words. Linux shows it, for processes of the same user; elsewhere the text says how to find out."""
     if not Path("/proc/self/fd").exists():
         return f"to see which processes have it open: lsof {path}"
     found = sorted(_holders({path, f"{path}-wal", f"{path}-shm"}))

@@ -1,7 +1,7 @@
 """A connection in other hands: a handler writes through it, in a transaction that is ours to end.
 
 While it is lent it refuses to commit or to roll back (sqlite3's own `executescript` and `with connection:` would commit
-without a word), and after its time the transaction is rolled back even if the handler hangs: nobody else can write
+without a word), and after its time the transaction is rolled back even if the handler hangs: no other can write
 meanwhile. No callback of SQLite's is used for it: one that waits for the interpreter, while the interpreter waits for
 the connection, would never end.
 """
@@ -96,7 +96,7 @@ class LentConnection(sqlite3.Connection):
 
     def _end_late(self) -> None:
         while not self._turn.acquire(timeout=_INTERRUPT_EVERY):
-            # Said before the interruption: the block may hear of that, and ask for its end, before we have our turn.
+            # Said before the interruption: the block may notice it, and end, before we have our turn.
             self._late = True
             self.interrupt()
         try:
@@ -112,7 +112,7 @@ class LentConnection(sqlite3.Connection):
             self._turn.release()
 
     def close(self) -> None:
-        """Whole: SQLite keeps the file open for a cursor that somebody still holds."""
+        """Whole: SQLite keeps the file open while a cursor of it exists."""
         self._close_cursors()
         super().close()
 

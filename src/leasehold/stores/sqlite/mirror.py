@@ -62,7 +62,8 @@ class SqliteMirrors:
 
 
 def _trigger(mirror: Mirror, place: str) -> str:
-    """`special`: a plain job pays a comparison. The kind is asked for once more: others are tied, too."""
+    """`special`: a plain job pays a comparison. The task is compared too, because jobs of other tasks are tied as
+    well."""
     name, number = quoted(f"{_PREFIX}{mirror.name}_{place}"), _NUMBERS[place]
     table, key = quoted(mirror.table), quoted(mirror.key)
     columns = {mirror.status: "m.status"} | {

@@ -15,7 +15,7 @@ from leasehold.domain.job import TIED, NewJob
 from leasehold.domain.records import Finding
 from leasehold.stores.database.audit import changed
 from leasehold.stores.database.database import Clock, Records, Session
-from leasehold.stores.database.migrate import check_version, missing
+from leasehold.stores.database.migrate import missing
 from leasehold.stores.database.places import DEADLINE, START_BY
 from leasehold.stores.database.rows import record_of
 from leasehold.stores.database.statements import read_migrations
@@ -25,7 +25,7 @@ from leasehold.stores.database.wakeups import (
     Notify,
     groups_of,
     ignore,
-    notify_workers_here,
+    notify_here,
     tenants_of,
 )
 from leasehold.stores.results import Ending, Enqueued
@@ -38,10 +38,10 @@ from leasehold.stores.verbs.outbox import notify, read_listeners
 from leasehold.stores.verbs.settle import settled_columns
 from leasehold.stores.verbs.writing import bump_groups
 
-_MIGRATIONS = read_migrations("leasehold.stores.sqlite")
-
 
 class SqliteStore(SqliteEnlisting):
+    _migrations = read_migrations("leasehold.stores.sqlite")
+
     def __init__(
         self,
         path: str,
@@ -54,7 +54,6 @@ class SqliteStore(SqliteEnlisting):
     ) -> None:
         super().__init__(SqliteDatabase(path, clock, create=create, family=family))
         self._notify = notify
-        """Who is told instead, of a tenant's work."""
         self._results_root = os.path.abspath(results or f"{self._sqlite.path}.results")
         self._results_named = results is not None
         self._sqlite.on_replaced.extend(
@@ -86,7 +85,7 @@ class SqliteStore(SqliteEnlisting):
         return self._open_tenant(name, notify, create=False)
 
     def tenant_wakeups(self, listen_url: str | None = None) -> SqliteWakeups:
-        """Whoever tells of a tenant commits to this file."""
+        """Every notification of a tenant is a commit to this file."""
         return SqliteWakeups(self._sqlite, self.label, tenants_of(self.label))
 
     def _open_tenant(self, name: str, notify: Notify, create: bool) -> SqliteStore:
@@ -118,28 +117,15 @@ class SqliteStore(SqliteEnlisting):
         return made
 
     # -- wake-ups --------------------------------------------------------------------------------------------------
-    def notify_workers(self) -> None:
-        """Other processes see the commit itself."""
-        if self._notify is not None:
-            return self._notify(Hint.WORK)
-        notify_workers_here(self.label)
-
-    def notify_holders(self) -> None:
-        """Other processes see the commit itself."""
-        if self._notify is not None:
-            return self._notify(Hint.STOP)
-        notify_workers_here(self.label, Hint.STOP)
-
-    def notify_hooks(self) -> None:
-        """Other processes see the commit itself."""
-        notify_workers_here(self.label, Hint.HOOKS)
+    def _notify_others(self, hint: Hint) -> None:
+        """They see the commit itself."""
 
     def wakeups(self, listen_url: str | None = None) -> SqliteWakeups:
         return SqliteWakeups(self._sqlite, self.label)
 
     def notify_watchers(self) -> None:
         """Other processes see the commit itself."""
-        notify_workers_here(groups_of(self.label))
+        notify_here(groups_of(self.label))
 
     def group_wakeups(self, listen_url: str | None = None) -> SqliteWakeups | NearWakeups:
         """Of a tenant without a connection: its file would have to stay open."""
@@ -154,7 +140,7 @@ class SqliteStore(SqliteEnlisting):
                 " (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);"
             )
             found = session.rows("schema_version")[0]["version"]
-            todo = missing(self.label, found, _MIGRATIONS)
+            todo = missing(self.label, found, self._migrations)
             for version, text in todo.items():
                 self._sqlite.script(text)
                 session.run("record_migration", version=version)
@@ -165,13 +151,7 @@ class SqliteStore(SqliteEnlisting):
         return self._sqlite.transact(work)
 
     def drop(self) -> None:
-        """Whoever made the file removes it."""
-
-    def check_schema(self) -> None:
-        check_version(self.label, self.schema_version(), len(_MIGRATIONS))
-
-    def schema_version(self) -> int:
-        return self._sqlite.schema_version()
+        """The creator of the file removes it."""
 
     def upgrade_sql(self, after: int = 0) -> str:
         now = "CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER)"
@@ -180,7 +160,7 @@ class SqliteStore(SqliteEnlisting):
             "CREATE TABLE IF NOT EXISTS leasehold_migration"
             " (version INTEGER PRIMARY KEY, applied_at INTEGER NOT NULL);",
         ]
-        for version, text in missing(self.label, after, _MIGRATIONS).items():
+        for version, text in missing(self.label, after, self._migrations).items():
             parts += [
                 text.strip(),
                 f"INSERT INTO leasehold_migration (version, applied_at) VALUES ({version}, {now});",
@@ -196,9 +176,6 @@ class SqliteStore(SqliteEnlisting):
         self._sqlite.script(text)
 
     # -- vitals ----------------------------------------------------------------------------------------------------
-    def missing_objects(self) -> list[str]:
-        return self._missing_objects("leasehold.stores.sqlite")
-
     def examine(self) -> list[Finding]:
         return list(examine(self._sqlite))
 
@@ -244,7 +221,7 @@ def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:
         for what, due_at in ((DEADLINE, tie["deadline_at"]), (START_BY, tie["start_by"]))
         if due_at is not None
     ]
-    # Only a job that has run before can have asked.
+    # Only a job that has run before can have a question.
     requested = [tie["job_id"] for tie in ties if tie["job"] in ran_before]
     for statement, records in (
         ("drop_lease_slots", limited),

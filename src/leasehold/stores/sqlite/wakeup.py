@@ -45,7 +45,7 @@ class SqliteWakeups:
                 return received
 
     def call(self, on_hint: Callable[[Hint], None]) -> bool:
-        """Other processes' commits tell nobody: they are seen by looking."""
+        """Commits of other processes send no hint: only polling finds them."""
         return False
 
     def stir(self) -> None:

@@ -1,4 +1,4 @@
-"""Whom a worker serves, as the control table tells: who is there, who was told of lately, and who is gone."""
+"""The tenants that a worker serves, read from the control table: new, recently active, and dropped ones."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
 OVERLAP = timedelta(seconds=10)
-"""A row that is told of later may be committed earlier: so much of what was read before is read again."""
+"""A row that is seen later may have been committed earlier: each read goes back by this much."""
 AWAKE = 600.0
-"""Seconds for which a tenant that was told of is looked after at every beat."""
+"""Seconds for which a tenant is visited at every beat after a notification."""
 SWEEP = 30.0
-"""Seconds after which every tenant is looked at: what a lost hint has hidden is found by then."""
+"""Seconds after which every tenant is visited: that finds what a lost hint has hidden."""
 FRESH = 0.02
-"""Seconds for which what was read is good enough for a worker that has its hands full."""
+"""Seconds for which a busy worker relies on its last read."""
 
 
-class Served:
+class ActiveTenants:
     def __init__(
         self, control: JobStore, names: Sequence[str] | None, on_change: Callable[[Iterable[Name]], None]
     ) -> None:
@@ -47,7 +47,7 @@ class Served:
         return self.own if name is None else self._wanted is None or name in self._wanted
 
     def read(self, fresh: bool = True) -> None:
-        """Hear what was told since the last time. Not `fresh`: a moment ago will do."""
+        """Read the notifications since the last read. Not `fresh`: a read of a moment ago will do."""
         now = time.monotonic()
         with self._lock:
             if not fresh and now < self._read_at + FRESH:
@@ -77,7 +77,7 @@ class Served:
             self._awake_until[name] = max(self._awake_until.get(name, 0.0), time.monotonic() + 2 * SWEEP)
 
     def turn_of(self, what: str) -> tuple[list[Name], bool]:
-        """Whom to look after now: those who are awake; all of them, and True, when the time of the sweep has come."""
+        """The tenants to visit now: those that are awake; at the time of a sweep all of them, and True."""
         self.read(fresh=False)
         now = time.monotonic()
         with self._lock:

@@ -1,4 +1,4 @@
-"""The tenants of one store: opens theirs when they are needed, and tells workers of work in them."""
+"""The tenants of one store: opens their stores on demand, and notifies workers of work in them."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Directory:
         *,
         most_open: int,
         upgrades: bool,
-        cabinet: StoreCache | None = None,
+        cache: StoreCache | None = None,
         notify: Callable[[str, Hint], None] | None = None,
     ) -> None:
         """`upgrades`: whether a tenant's schema is brought up to date when it is opened."""
         self.control = control
         self._most_open = most_open
         self._upgrades = upgrades
-        self.cabinet = cabinet or StoreCache(most_open)
-        self._shares = cabinet is not None
-        self._teller = None if notify else _Teller(control)
-        self.notify: Callable[[str, Hint], None] = notify or self._teller  # type: ignore[assignment] # one of two callables
+        self.cache = cache or StoreCache(most_open)
+        self._shares = cache is not None
+        self._notifier = None if notify else _TenantNotifier(control)
+        self.notify: Callable[[str, Hint], None] = notify or self._notifier  # type: ignore[assignment] # one of two callables
 
     def another(self) -> Directory:
         """Over a connection of its own; the same tenants are open, and no more of them."""
@@ -42,7 +42,7 @@ class Directory:
             self.control.another(),
             most_open=self._most_open,
             upgrades=self._upgrades,
-            cabinet=self.cabinet,
+            cache=self.cache,
             notify=self.notify,
         )
 
@@ -50,12 +50,12 @@ class Directory:
     def use(self, name: str) -> Iterator[JobStore]:
         """Raises TenantNotFound."""
         try:
-            with self.cabinet.use(
+            with self.cache.use(
                 name, id(self), partial(self._open, name), partial(self._find, name)
             ) as store:
                 yield store
         except (SchemaIncomplete, DatabaseUnreachable) as error:
-            self.cabinet.forget(name)
+            self.cache.forget(name)
             try:
                 self.control.find_tenant(name)
             except TenantNotFound as gone:
@@ -63,12 +63,12 @@ class Directory:
             raise
 
     def lending(self) -> AbstractContextManager[object]:
-        return self.cabinet.lendable
+        return self.cache.lendable
 
     def close(self) -> None:
-        if self._teller is not None:
-            self._teller.flush()
-        self.cabinet.close(id(self) if self._shares else None)
+        if self._notifier is not None:
+            self._notifier.flush()
+        self.cache.close(id(self) if self._shares else None)
         if self._shares:
             self.control.close()
 
@@ -87,20 +87,20 @@ class Directory:
         return store
 
 
-class _Teller:
-    """Tells of tenants, many at once and not too often."""
+class _TenantNotifier:
+    """Notifies of tenants in batches, and not too often."""
 
     def __init__(self, control: JobStore) -> None:
         self._control = control
         self._lock = threading.Lock()
-        self._untold: dict[str, Hint] = {}
+        self._pending: dict[str, Hint] = {}
         self._throttle = NotifyThrottle(self._notify)
-        # The process may end without a close: what is owed is told, or the job waits for the sweep.
+        # The process may end without a close: send what is pending, or the job waits for the sweep.
         weakref.finalize(control, self._throttle.flush)
 
     def __call__(self, name: str, hint: Hint) -> None:
         with self._lock:
-            self._untold[name] = self._untold.get(name, NOTHING) | hint
+            self._pending[name] = self._pending.get(name, NOTHING) | hint
         self._throttle()
 
     def flush(self) -> None:
@@ -108,9 +108,9 @@ class _Teller:
 
     def _notify(self) -> None:
         with self._lock:
-            untold, self._untold = self._untold, {}
-        if untold:
-            said = NOTHING
-            for hint in untold.values():
-                said |= hint
-            self._control.notify_tenants(sorted(untold), said)
+            pending, self._pending = self._pending, {}
+        if pending:
+            hints = NOTHING
+            for hint in pending.values():
+                hints |= hint
+            self._control.notify_tenants(sorted(pending), hints)

@@ -1,10 +1,11 @@
-"""What is due by itself in each tenant: missed leases, time limits, old jobs, schedules."""
+"""Periodic work in each tenant: missed leases, time limits, old jobs, schedules."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from leasehold.domain.errors import TenantNotFound
@@ -23,23 +24,23 @@ from leasehold.stores.tenants.routing import Parts
 
 class DueInTenants(Parts):
     def __init__(
-        self, directory: Directory, names: Sequence[str] | None, books: JobIndex | None = None
+        self, directory: Directory, names: Sequence[str] | None, index: JobIndex | None = None
     ) -> None:
-        super().__init__(directory, names, books)
+        super().__init__(directory, names, index)
         self._sighted: dict[str, Name] = {}
-        """Whose the leases are that were seen last."""
+        """The tenants of the leases seen last, by job."""
 
     def sight_missed(self, sweep: float = 0.0, limit: int = 1000) -> list[Sighting]:
-        """Tenants that nobody has told of lately are looked at now and then: so early, too."""
-        names, every = self._served.turn_of("sight")
+        """Tenants without recent notifications are visited seldom, so their leases are sighted earlier."""
+        names, every = self._active.turn_of("sight")
         found: list[Sighting] = []
         sighted: dict[str, Name] = {}
 
         def look(name: Name, store: JobStore) -> None:
-            ahead = max(sweep, SWEEP) if every and not self._served.is_awake(name) else sweep
+            ahead = max(sweep, SWEEP) if every and not self._active.is_awake(name) else sweep
             some = store.sight_missed(ahead, limit)
             if some:
-                self._served.keep_awake(name)  # it takes a second look
+                self._active.keep_awake(name)  # it takes a second look
                 sighted.update((sighting.id, name) for sighting in some)
                 found.extend(some)
 
@@ -52,40 +53,33 @@ class DueInTenants(Parts):
         for sighting in sightings:
             if sighting.id in self._sighted:
                 parts.setdefault(self._sighted[sighting.id], []).append(sighting)
-        reaped: list[Reaped] = []
 
-        def reap(name: Name, store: JobStore) -> None:
-            reaped.extend(replace(lost, tenant=name) for lost in store.reap(parts[name]))
+        def reap(name: Name, store: JobStore) -> list[Reaped]:
+            return [replace(lost, tenant=name) for lost in store.reap(parts[name])]
 
         try:
-            self._over(list(parts), reap)
+            return list(chain.from_iterable(self._over(list(parts), reap)))
         finally:
             self._touch(parts)
-        return reaped
 
     def count_leases(self) -> int:
-        counts: list[int] = []
-        names = [name for name in self._served.names() if self._served.is_awake(name)]
-        self._over(names, lambda name, store: counts.append(store.count_leases()))
-        return sum(counts)
+        names = [name for name in self._active.names() if self._active.is_awake(name)]
+        return sum(self._over(names, lambda _, store: store.count_leases()))
 
     def expire(self, limit: int = 500) -> list[Job]:
-        expired: list[Job] = []
-
-        def expire(name: Name, store: JobStore) -> None:
+        def expire(name: Name, store: JobStore) -> list[Job]:
             if some := store.expire(limit):
                 self._touch([name])
-                expired.extend(some)
+            return some
 
-        self._over(self._served.turn_of("expire")[0], expire)
-        return expired
+        return list(chain.from_iterable(self._over(self._active.turn_of("expire")[0], expire)))
 
     def prune(
         self, keep: float | Retention, limit: int = 1000, after: str | None = None, **how: Any
     ) -> Pruned:
         """`after` and `next` name the tenant too."""
-        self._served.read()
-        names = sorted(self._served.names(), key=lambda name: name or "")
+        self._active.read()
+        names = sorted(self._active.names(), key=lambda name: name or "")
         whose, _, inside = (after or "").partition("/")
         left = [name for name in names if (name or "") >= whose]
         if not left:
@@ -102,34 +96,30 @@ class DueInTenants(Parts):
         return replace(pruned, next=f"{left[1]}/" if len(left) > 1 else None)
 
     def sweep_results(self, age: float = 86_400.0, part: int | None = None) -> int:
-        went: list[int] = []
-        self._over(self._served.names(), lambda name, store: went.append(store.sweep_results(age, part)))
-        return sum(went)
+        return sum(self._over(self._active.names(), lambda _, store: store.sweep_results(age, part)))
 
     def prune_audit(self, age: float, limit: int = 1000) -> int:
-        went: list[int] = []
-        self._over(self._served.names(), lambda name, store: went.append(store.prune_audit(age, limit)))
-        return sum(went)
+        return sum(self._over(self._active.names(), lambda _, store: store.prune_audit(age, limit)))
 
     def prune_rollups(self, age: float = KEPT_MINUTES * 60.0) -> None:
-        self._over(self._served.names(), lambda name, store: store.prune_rollups(age))
+        self._over(self._active.names(), lambda name, store: store.prune_rollups(age))
 
     # -- schedules -------------------------------------------------------------------------------------------------
     def register_schedules(
         self, worker: str, schedules: Sequence[Schedule], starting: bool = True
     ) -> list[Registered]:
-        """Those in the code are the app's own."""
-        if not self._served.own:
+        """Schedules declared in code belong to the app's own store."""
+        if not self._active.own:
             return []
         return self.directory.control.register_schedules(worker, schedules, starting)
 
     def leave_schedules(self, worker: str) -> None:
-        if self._served.own:
+        if self._active.own:
             self.directory.control.leave_schedules(worker)
 
     def list_schedules(self) -> list[ScheduleRow]:
-        """What is known of a tenant's is read again when it was told of, when one is due, and with the sweep."""
-        names, _ = self._served.turn_of("schedules")
+        """A tenant's schedules are read again after a notification, when one is due, and at each sweep."""
+        names, _ = self._active.turn_of("schedules")
         now = self.directory.control.now()
         due = [name for name, rows in self._schedules.items() if any(row.next_at <= now for row in rows)]
 

@@ -1,4 +1,4 @@
-"""Which tenant a job belongs to, of those that this process holds leases of."""
+"""The tenants of the jobs whose leases this process holds."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import threading
 from collections.abc import Iterable
 
 RECENT = 10_000
-"""Jobs that were let go of and are still known: what a run has spent may come after its end."""
+"""How many jobs are remembered after their leases ended: an attempt's spending may arrive after its end."""
 
 Name = str | None
-"""Of a tenant; None: the app's own store."""
+"""The name of a tenant; None: the app's own store."""
 
 
 class JobIndex:
@@ -22,7 +22,7 @@ class JobIndex:
         self._counts: dict[Name, int] = {}
 
     def hold(self, job_id: str, name: Name) -> bool:
-        """False: a job of that id is held for another, as when a tenant's file was copied."""
+        """False: a job with that id is held for another tenant, as when a tenant's file was copied."""
         with self._lock:
             if job_id in self._held:
                 return self._held[job_id] == name
@@ -40,7 +40,7 @@ class JobIndex:
                     self._remember(job_id, name)
 
     def note(self, job_id: str, name: Name) -> None:
-        """It was found there."""
+        """Remember where the job was found."""
         with self._lock:
             self._remember(job_id, name)
 
@@ -48,7 +48,7 @@ class JobIndex:
         return job_id in self._held or job_id in self._recent
 
     def of(self, job_id: str) -> Name:
-        """For one that it knows."""
+        """The tenant of a known job."""
         with self._lock:
             return self._held[job_id] if job_id in self._held else self._recent[job_id]
 

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -24,49 +24,53 @@ from leasehold.stores.tenants.due import DueInTenants
 from leasehold.stores.tenants.job_index import JobIndex, Name
 from leasehold.stores.tenants.outboxes import OutboxesOfTenants
 from leasehold.stores.tenants.round_robin import Turns
-from leasehold.stores.tenants.tenant_store import OF_CONTROL, VERBS, TenantStore, as_store, with_verbs
+from leasehold.stores.tenants.tenant_store import (
+    OF_ALL_TENANTS,
+    OF_CONTROL,
+    VERBS,
+    TenantStore,
+    as_store,
+    to_control,
+    with_verbs,
+)
 from leasehold.stores.verbs.webhooks import WebhookVerbs
 
 T = TypeVar("T")
 
-LOOKS = 16
-"""Tenants that one claim asks, at most; the others are asked by the next, which follows at once."""
+MOST_TENANTS_A_CLAIM = 16
+"""Most tenants that one claim visits; the next claim follows at once and visits others."""
 
 OF_WEBHOOKS = VERBS.intersection(vars(WebhookVerbs))
-"""Addresses and secrets stand in the app's own store."""
+"""Addresses and secrets are kept in the app's own store."""
 
 TO_CONTROL = (
     OF_CONTROL
+    | OF_ALL_TENANTS
     | OF_WEBHOOKS
     | {
-        "beat_worker",
-        "forget_worker",
-        "forget_silent_workers",
         "list_workers",
         "inside_transaction",
         "refuse_inside",
         "check_results",
-        "retention",
         "register_listeners",
         "touch_listeners",
         "remove_listener",
         "list_listeners",
         "notify_hooks",
-        "set_retention",
         "now",
     }
 )
-"""About no tenant: the store that knows of them answers."""
+"""Verbs about no tenant: the control store answers them."""
 
 
 def takes_id(verb: str) -> bool:
-    """Whether it is about one job, which it names first."""
+    """Whether the verb's first parameter is a job's id."""
     return list(inspect.signature(getattr(JobStore, verb)).parameters)[1:2] == ["job_id"]
 
 
 def _route(verb: str) -> Callable[..., Any]:
     if verb in TO_CONTROL:
-        return lambda self, *args, **kwargs: getattr(self.directory.control, verb)(*args, **kwargs)
+        return to_control(verb)
     if takes_id(verb):
         return lambda self, job_id, *args, **kwargs: self.ask_holder(verb, job_id, *args, **kwargs)
 
@@ -79,13 +83,13 @@ def _route(verb: str) -> Callable[..., Any]:
 
 @with_verbs(_route)
 class ManyStores(DueInTenants, OutboxesOfTenants):
-    """For verbs with a job's id, the tenant is that of the lease; an id that is not held here is asked for. What is
-    written below is about many jobs, or about none."""
+    """A verb with a job's id goes to the tenant of the job's lease; for an id that is not held here the tenants are
+    searched. The methods below are about many jobs, or about none."""
 
     def __init__(
-        self, directory: Directory, names: Sequence[str] | None, books: JobIndex | None = None
+        self, directory: Directory, names: Sequence[str] | None, index: JobIndex | None = None
     ) -> None:
-        super().__init__(directory, names, books)
+        super().__init__(directory, names, index)
         self._swept_at = 0.0
         self._troubled: set[Name] = set()
         self._trouble: StoreError | None = None
@@ -104,14 +108,14 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         return self.directory.control.results_folder
 
     def another(self) -> JobStore:
-        return ManyStores(self.directory.another(), self._names, self._books).as_store
+        return ManyStores(self.directory.another(), self._names, self._index).as_store
 
     def close(self) -> None:
         if self._shares:
             self.directory.close()
 
     def only(self, name: str) -> JobStore:
-        """One tenant; what is claimed through it is held here."""
+        """The store of one tenant; jobs claimed through it are held here."""
         return as_store(_Handing(self, name))
 
     # -- claim -----------------------------------------------------------------------------------------------------
@@ -119,7 +123,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         requested = (frozenset(queues), None if tasks is None else frozenset(tasks))
         turns = self._turns.get(requested)
         if turns is None:
-            turns = self._turns[requested] = Turns(self._served.names())
+            turns = self._turns[requested] = Turns(self._active.names())
         return turns
 
     def claim(
@@ -136,16 +140,16 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         if (trouble := self._trouble) is not None:
             self._trouble = None
             raise trouble
-        self._served.read(fresh=idle)
+        self._active.read(fresh=idle)
         turns, now = self._turns_of(queues, tasks), time.monotonic()
         if now >= self._swept_at + SWEEP:
             self._swept_at = now
-            self._put_first(self._served.names())
-        if self._served.own:
-            turns.put_first([None])  # it tells nobody: it is always asked
+            self._put_first(self._active.names())
+        if self._active.own:
+            turns.put_first([None])  # it sends no notification: visit it always
         grants: list[Grant] = []
         had: list[Name] = []
-        for _ in range(LOOKS):
+        for _ in range(MOST_TENANTS_A_CLAIM):
             name = turns.next(now)
             if name is False or len(grants) >= limit:
                 if name is not False:
@@ -164,7 +168,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             trouble, self._trouble = self._trouble, None
             raise trouble
         if not grants and not idle:
-            self._served.read()  # who was told of meanwhile must not wait until the next look
+            self._active.read()  # a tenant notified meanwhile must not wait until the next claim
         return grants
 
     def _claim_from(
@@ -185,7 +189,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             self._forget(name)
             return []
         except StoreError as error:
-            # It may have granted some without our hearing of it: see `find_held`.
+            # It may have granted jobs although the reply was lost: see `find_held`.
             self._troubled.add(name)
             self._trouble = error
             turns.later(name, time.monotonic() + 1.0)
@@ -195,7 +199,8 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         return self.hold(name, grants)
 
     def _open(self, name: Name) -> AbstractContextManager[JobStore]:
-        return _Own(self.directory.control) if name is None else self.directory.use(name)
+        """The app's own store is open anyway."""
+        return nullcontext(self.directory.control) if name is None else self.directory.use(name)
 
     def opens_in(self, queues: Sequence[str], tasks: Sequence[str] | None = None) -> float | None:
         now = time.monotonic()
@@ -203,7 +208,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         return None if at is None else max(0.0, at - now)
 
     def find_held(self, worker: str) -> list[Grant]:
-        """Of those that did not answer a claim."""
+        """Leases of tenants whose claim failed."""
         found: list[Grant] = []
         for name in list(self._troubled):
             try:
@@ -217,7 +222,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         self, worker: str, sites: Sequence[str], tasks: Sequence[str] | None = None, limit: int = 100
     ) -> list[Grant]:
         found: list[Grant] = []
-        for name in self._served.turn_of("adopt")[0]:
+        for name in self._active.turn_of("adopt")[0]:
             if len(found) < limit:
                 found += self.hold(name, self.part(name).adopt(worker, sites, tasks, limit - len(found)))
         return found
@@ -227,7 +232,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         answer: list[Renewal] = []
         parts = self._by_holder(leases.items(), lambda lease: lease[0])
         failed = self._each(parts, lambda store, some: answer.extend(store.renew(dict(some))))
-        # Nobody knows whether they are lost; they run on as they are, and are asked for again soon.
+        # Unknown whether these leases are lost: they run on as they are, and are renewed again soon.
         answer += [Renewal(job_id, None, extended=False) for name in failed for job_id, _ in parts[name]]
         return answer
 
@@ -259,15 +264,15 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             self._touch(parts)
         ended = [*whole.accepted, *whole.fenced]
         if failed:
-            # The worker asks again for all of them, and finds those that are settled.
-            self._books.let_go(ended)
+            # The worker repeats the whole batch, and finds what is settled.
+            self._index.let_go(ended)
             raise next(iter(failed.values()))
         locked = set(whole.locked)
         gone = {ending.id for ending in endings} - set(ended) - locked
-        self._books.let_go([*ended, *gone])
+        self._index.let_go([*ended, *gone])
         for name, some in parts.items():
             if name is not None:
-                self.directory.cabinet.hold(name, -sum(ending.id not in locked for ending in some))
+                self.directory.cache.hold(name, -sum(ending.id not in locked for ending in some))
         return replace(whole, fenced=[*whole.fenced, *sorted(gone)], decided=decided, freed=freed)
 
     @contextlib.contextmanager
@@ -302,21 +307,21 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         return whole
 
     def add_rollups(self, rollups: Sequence[Rollup], *, tenant: str | None = None) -> None:
-        """Of a tenant that was dropped nobody wants to know."""
+        """The counts of a dropped tenant are dropped too."""
         with contextlib.suppress(TenantNotFound):
             self.part(tenant).add_rollups(rollups)
 
     # -- hints -----------------------------------------------------------------------------------------------------
     def notify_workers(self) -> None:
-        """Those that something was done to since the last time. Here it is known at once: what the others are told
-        comes a moment later, and by then a burst might have ended."""
+        """Notify the workers of every tenant touched since the last call. This process learns of it at once: the hint
+        comes back a moment later, and by then a burst might have ended."""
         names = self._take("work")
         self._put_first(names)
         for name in names:
             self._notify(name, Hint.WORK)
 
     def notify_holders(self) -> None:
-        for name in self._served.names():
+        for name in self._active.names():
             self._notify(name, Hint.STOP)
 
     def notify_watchers(self) -> None:
@@ -341,20 +346,8 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         return NearWakeups(tenants_of(self.directory.control.label))
 
 
-class _Own(AbstractContextManager[JobStore]):
-    """The app's own store is open anyway."""
-
-    def __init__(self, store: JobStore) -> None:
-        self._store = store
-
-    def __enter__(self) -> JobStore:
-        return self._store
-
-    def __exit__(self, *_: object) -> None: ...
-
-
 class _Handing(TenantStore):
-    """One tenant's store, whose grants are held by a store of many: for what is handed to a worker."""
+    """One tenant's store whose grants a `ManyStores` holds, for jobs that are passed to a worker."""
 
     def __init__(self, many: ManyStores, name: str) -> None:
         super().__init__(many.directory, name)

@@ -1,5 +1,5 @@
-"""Hooks hear of the jobs of every tenant: who listens stands in the app's own store and is copied into each tenant's,
-where events are written in the transaction of what they tell."""
+"""Hooks for the jobs of every tenant. Listeners are kept in the app's own store and copied to each tenant's, where the
+transaction that changes a job also writes its events."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from leasehold.stores.tenants.job_index import JobIndex, Name
 from leasehold.stores.tenants.routing import Parts
 
 COPY_EVERY = 6 * 3600.0
-"""Seconds. A copy that nobody renews for a day is as good as gone: its code may be."""
+"""Seconds. A copy that is not renewed for a day expires, because its code may be gone."""
 
 
 class OutboxesOfTenants(Parts):
     def __init__(
-        self, directory: Directory, names: Sequence[str] | None, books: JobIndex | None = None
+        self, directory: Directory, names: Sequence[str] | None, index: JobIndex | None = None
     ) -> None:
-        super().__init__(directory, names, books)
+        super().__init__(directory, names, index)
         self._copies: dict[Name, tuple[frozenset[Listener], float]] = {}
-        """Who listens in a tenant, by our doing, and since when."""
+        """The listeners that we have copied to a tenant, and until when."""
         self._taken: dict[str, Name] = {}
-        """Whose the events are that are being delivered."""
+        """The tenants of the events under delivery, by event."""
         self._all_outboxes_at = 0.0
 
     def find_listeners(self) -> list[Listener]:
         found = self.directory.control.find_listeners()
         wanted = frozenset(found)
-        self._served.read(fresh=False)
+        self._active.read(fresh=False)
         for name in self._tenants():
             had, until = self._copies.get(name, (frozenset(), time.monotonic() if wanted else float("inf")))
             if had != wanted or time.monotonic() >= until:
@@ -49,7 +49,7 @@ class OutboxesOfTenants(Parts):
             if not one.job_id:
                 self.directory.control.notify_listeners([one])
                 continue
-            # A job that has gone meanwhile has taken its tenant's wish to know along.
+            # A job that is gone has no listeners any more.
             with suppress(JobNotFound), self.holder(one.job_id) as store:
                 store.notify_listeners([one])
 
@@ -89,32 +89,31 @@ class OutboxesOfTenants(Parts):
         """A tenant's events are delivered by jobs of that tenant."""
         if not listeners:
             return 0
-        made = [self.directory.control.enqueue_events(listeners, make_job, limit)]
+        made = self.directory.control.enqueue_events(listeners, make_job, limit)
 
-        def enqueue(name: Name, store: JobStore) -> None:
+        def enqueue(name: Name, store: JobStore) -> int:
             some = store.enqueue_events(listeners, lambda delivery: make_job(_of(name, delivery)), limit)
             if some:
                 self._touch([name])
-            made.append(some)
+            return some
 
         names = self._outboxes()
         self._touch_hooks(names)  # hooks may wait there, too
-        self._over(names, enqueue)
-        return sum(made)
+        return made + sum(self._over(names, enqueue))
 
     def forget_listeners(self) -> None:
         self.directory.control.forget_listeners()
         self._over(self._tenants(), lambda _, store: store.forget_listeners())
 
     def _outboxes(self) -> list[Name]:
-        """Of tenants in which something has happened; of all of them now and then: others make things happen, too."""
+        """Tenants in which something has happened here; now and then all, because other processes change jobs too."""
         if time.monotonic() >= self._all_outboxes_at:
             self._all_outboxes_at = time.monotonic() + SWEEP
             self._touch_hooks(self._tenants())
         return [name for name in self._take("hooks") if name in self._copies]
 
     def _tenants(self) -> list[Name]:
-        return [name for name in self._served.names() if name is not None]
+        return [name for name in self._active.names() if name is not None]
 
 
 def _copy(store: JobStore, had: frozenset[Listener], wanted: frozenset[Listener]) -> None:

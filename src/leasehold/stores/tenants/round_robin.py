@@ -1,4 +1,4 @@
-"""Whose turn it is: tenants that may have work, one after the other, and when the others may have some."""
+"""Gives tenants that may have work their turns, and remembers when the others may have some."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LEAST = 5
 
 
 class Turns:
-    """For one set of queues and kinds: that a tenant has nothing for these says nothing about others."""
+    """For one set of queues and tasks: a tenant without work for these may have work for others."""
 
     def __init__(self, names: Iterable[Name]) -> None:
         self._lock = threading.Lock()
@@ -26,7 +26,7 @@ class Turns:
                 self._ready.setdefault(name)
 
     def next(self, now: float) -> Name | bool:
-        """Whose turn it is; False: nobody's. Whoever is named is ready no longer, until told of."""
+        """The tenant whose turn it is; False: there is none. It is ready again after its next notification."""
         with self._lock:
             for name in [name for name, at in self._due.items() if at <= now]:
                 del self._due[name]
@@ -38,16 +38,16 @@ class Turns:
             return name
 
     def share(self, room: int) -> int:
-        """What the one whose turn it is gets of the room, with all who wait behind."""
+        """The share of the room for the tenant whose turn it is, beside all that wait."""
         waiting = len(self._ready) + 1
         return min(room, max(-(-room // waiting), LEAST))
 
     def again(self, name: Name) -> None:
-        """It had something, and may have more: behind the others."""
+        """The tenant had work and may have more: it waits behind the others."""
         self.put_first([name])
 
     def later(self, name: Name, at: float | None) -> None:
-        """It had nothing; its next job is due then."""
+        """The tenant had no work; its next job is due then."""
         with self._lock:
             self._due.pop(name, None)
             if at is not None:

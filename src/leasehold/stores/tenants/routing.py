@@ -1,4 +1,4 @@
-"""The stores behind a store of many: whose a job is, and how each is asked without keeping the others waiting."""
+"""Maps jobs to tenants, and keeps a slow tenant from delaying the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leasehold.domain.outcome import HandedBack
 from leasehold.domain.records import ScheduleRow
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
-from leasehold.stores.tenants.active import Served
+from leasehold.stores.tenants.active import ActiveTenants
 from leasehold.stores.tenants.directory import Directory
 from leasehold.stores.tenants.job_index import JobIndex, Name
 from leasehold.stores.tenants.round_robin import Turns
@@ -27,15 +27,15 @@ logger = logging.getLogger("leasehold.tenants")
 
 class Parts:
     def __init__(
-        self, directory: Directory, names: Sequence[str] | None, books: JobIndex | None = None
+        self, directory: Directory, names: Sequence[str] | None, index: JobIndex | None = None
     ) -> None:
         """`names` of None: every tenant, and the app's own store."""
         self.directory = directory
         self._names = names
-        self._books = books or JobIndex()
-        self._shares = books is not None
+        self._index = index or JobIndex()
+        self._shares = index is not None
         self._turns: dict[object, Turns] = {}
-        self._served = Served(directory.control, names, self._put_first)
+        self._active = ActiveTenants(directory.control, names, self._put_first)
         self._schedules: dict[Name, list[ScheduleRow]] = {}
         self._touching = threading.Lock()
         self._touched: dict[str, set[Name]] = {"work": set(), "groups": set(), "hooks": set()}
@@ -47,10 +47,10 @@ class Parts:
 
     @contextmanager
     def holder(self, job_id: str) -> Iterator[JobStore]:
-        """The store of the tenant that it belongs to, for a verb on it. Raises JobNotFound."""
-        if not self._books.knows(job_id):
-            self._books.note(job_id, self._ask_for(job_id))
-        name = self._books.of(job_id)
+        """The store of the job's tenant, for a verb on the job. Raises JobNotFound."""
+        if not self._index.knows(job_id):
+            self._index.note(job_id, self._ask_for(job_id))
+        name = self._index.of(job_id)
         try:
             yield self.part(name)
         finally:
@@ -63,7 +63,7 @@ class Parts:
     def hold(self, name: Name, grants: Sequence[Grant]) -> list[Grant]:
         held = []
         for grant in grants:
-            if self._books.hold(grant.id, name):
+            if self._index.hold(grant.id, name):
                 held.append(grant if name is None else grant._replace(tenant=name))
             else:
                 logger.error(
@@ -74,12 +74,12 @@ class Parts:
                 back = HandedBack("a job of the same id runs for another tenant")
                 self.part(name).settle([Ending(grant.id, grant.token, back)])
         if held and name is not None:
-            self.directory.cabinet.hold(name, len(held))
+            self.directory.cache.hold(name, len(held))
         return held
 
     def _ask_for(self, job_id: str) -> Name:
-        self._served.read()
-        for name in self._served.names():
+        self._active.read()
+        for name in self._active.names():
             try:
                 self.part(name).get(job_id)
             except (JobNotFound, TenantNotFound):
@@ -88,21 +88,21 @@ class Parts:
         raise JobNotFound(job_id, "none of the tenants that are served here has it")
 
     def _by_holder(self, things: Iterable[T], id_of: Callable[[T], str]) -> dict[Name, list[T]]:
-        """Those that nobody has are left out."""
+        """By tenant; jobs of no tenant are left out."""
         found: dict[Name, list[T]] = {}
         for thing in things:
             job_id = id_of(thing)
-            if not self._books.knows(job_id):
+            if not self._index.knows(job_id):
                 try:
-                    self._books.note(job_id, self._ask_for(job_id))
+                    self._index.note(job_id, self._ask_for(job_id))
                 except JobNotFound:
                     continue
-            found.setdefault(self._books.of(job_id), []).append(thing)
+            found.setdefault(self._index.of(job_id), []).append(thing)
         return found
 
     def _each(self, parts: Mapping[Name, T], ask: Callable[[JobStore, T], object]) -> dict[Name, StoreError]:
-        """Ask each; those in trouble. One must not keep the others from an answer; if nobody answers, it raises. Of a
-        tenant that was dropped there is none."""
+        """Call each store, and return the errors. One failure must not keep the others from their call; if all fail,
+        this raises. A tenant that was dropped is left out."""
         failed: dict[Name, StoreError] = {}
         for name, part in parts.items():
             try:
@@ -116,20 +116,23 @@ class Parts:
         return failed
 
     def _forget(self, name: Name) -> None:
-        self._served.forget(name)
+        self._active.forget(name)
         for turns in self._turns.values():
             turns.forget(name)
         self._schedules.pop(name, None)
 
     def _touch(self, names: Iterable[Name]) -> None:
-        """After the change, however it ended: a neighbour's `notify_workers` tells of all that was touched, and what
-        it tells of must be there to be found."""
+        """Called after the change, however it ended: `notify_workers` of another thread notifies about everything
+        touched, and receivers must find the change committed."""
         with self._touching:
             for touched in self._touched.values():
                 touched.update(names)
 
-    def _over(self, names: Sequence[Name], ask: Callable[[Name, JobStore], object]) -> None:
-        self._each({name: name for name in names}, lambda store, name: ask(name, store))
+    def _over(self, names: Sequence[Name], ask: Callable[[Name, JobStore], T]) -> list[T]:
+        """The answers of the tenants that did not fail."""
+        answers: list[T] = []
+        self._each({name: name for name in names}, lambda store, name: answers.append(ask(name, store)))
+        return answers
 
     def _put_first(self, names: Iterable[Name]) -> None:
         names = list(names)
@@ -138,7 +141,7 @@ class Parts:
             turns.put_first(names)
 
     def _touch_hooks(self, names: Iterable[Name]) -> None:
-        """Events may wait there."""
+        """These tenants may have events."""
         with self._touching:
             self._touched["hooks"].update(names)
 

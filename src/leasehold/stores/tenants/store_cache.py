@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
 WAIT_SECONDS = 15.0
-"""For somebody to leave one, when all are in use."""
+"""Seconds to wait for a free place when all open stores are in use."""
 LOOKED_AT_FOR = 5.0
-"""Seconds after which it is asked again whether the tenant is still there: one that was dropped and made anew is
-another one, and what a store remembers of the old one no longer holds."""
+"""Seconds after which to check again that the tenant still exists. A tenant that was dropped and made anew is another
+one: what a store remembers of the old one no longer holds."""
 
 Opener = Callable[[], "JobStore"]
 
@@ -29,11 +29,11 @@ class _Open:
     name: str
     users: int = 0
     leases: int = 0
-    """Held by this process: a tenant that has some will be needed again soon."""
+    """Leases held by this process: a tenant that has some will be needed again soon."""
     made_at: object = None
     looked_at: float = 0.0
     stores: dict[object, JobStore] = field(default_factory=dict)
-    """By whom they were opened: the lease keeper has connections of its own."""
+    """Stores by the directory that opened them: the lease keeper has connections of its own."""
 
 
 class StoreCache:
@@ -77,19 +77,19 @@ class StoreCache:
             self._leave(entry)
 
     def hold(self, name: str, leases: int) -> None:
-        """So many more leases of this tenant are held here; or fewer."""
+        """Count leases of this tenant that this process holds; negative: it has given them up."""
         with self._changed:
             if (entry := self._open.get(name)) is not None:
                 entry.leases = max(0, entry.leases + leases)
 
     def forget(self, name: str) -> None:
-        """It is to be looked at anew."""
+        """Check the tenant again at its next use."""
         with self._changed:
             if (entry := self._open.get(name)) is not None:
                 entry.looked_at, entry.made_at = 0.0, None
 
     def drop(self, name: str) -> None:
-        """What is open of it is closed; those who are inside find that out."""
+        """Close the tenant's open stores, even those in use: their next statement fails."""
         with self._changed:
             entry = self._open.get(name)
             stores = [] if entry is None else list(entry.stores.values())
@@ -100,7 +100,7 @@ class StoreCache:
             store.close()
 
     def close(self, owner: object = None) -> None:
-        """What this one has opened; without a name, all."""
+        """Close the stores that this directory has opened; without one, all."""
         with self._changed:
             found = [
                 entry.stores.pop(key)
@@ -118,7 +118,7 @@ class StoreCache:
             while name not in self._open and len(self._open) >= self._most:
                 idle = [entry for entry in self._open.values() if not entry.users]
                 if idle:
-                    # Those that hold leases last: they are renewed all the time.
+                    # Tenants with leases go last: they are renewed all the time.
                     worst = min(idle, key=lambda entry: entry.leases > 0)
                     del self._open[worst.name]
                     closing += worst.stores.values()
@@ -146,6 +146,6 @@ class StoreCache:
         store = opener()
         with self._changed:
             there = entry.stores.setdefault(owner, store)
-        if there is not store:  # somebody was faster
+        if there is not store:  # another thread was faster
             store.close()
         return there

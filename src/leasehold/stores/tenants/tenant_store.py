@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -11,15 +11,13 @@ from leasehold.domain.audit import AuditEntry
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob
 from leasehold.domain.records import WorkerCard
-from leasehold.domain.retention import Ages
-from leasehold.domain.states import State
 from leasehold.stores.database.audit import audited
 from leasehold.stores.database.wakeups import (
     Hint,
     NearWakeups,
     Wakeups,
     groups_of,
-    notify_workers_here,
+    notify_here,
     tenants_of,
 )
 from leasehold.stores.results import Enqueued
@@ -36,6 +34,8 @@ VERBS = frozenset(
 """The public methods of a store."""
 OF_CONTROL = VERBS.intersection(vars(TenantVerbs)) | {"open_tenant", "upgrade_tenant", "tenant_wakeups"}
 """The verbs of the store that keeps the list of tenants."""
+OF_ALL_TENANTS = {"set_retention", "retention", "beat_worker", "forget_worker", "forget_silent_workers"}
+"""Workers and the rules in their code are the same for all tenants: they stand in the app's own store."""
 
 
 def with_verbs(make: Callable[[str], Callable[..., Any] | None]) -> Callable[[C], C]:
@@ -51,9 +51,15 @@ def with_verbs(make: Callable[[str], Callable[..., Any] | None]) -> Callable[[C]
     return complete
 
 
+def to_control(name: str) -> Callable[..., Any]:
+    return lambda self, *args, **kwargs: getattr(self.directory.control, name)(*args, **kwargs)
+
+
 def _through(name: str) -> Callable[..., Any]:
     if name in OF_CONTROL:
         return _refusing(name)
+    if name in OF_ALL_TENANTS:
+        return to_control(name)
 
     def call(self: TenantStore, *args: Any, **kwargs: Any) -> Any:
         with self.directory.use(self.name) as store:
@@ -101,7 +107,7 @@ class TenantStore:
             yield lent
 
     def enqueue_within(self, tx: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Workers are told of a tenant after the commit, and the commit is not ours."""
+        """Workers are notified of a tenant after the commit, and the commit is the caller's."""
         raise InvalidInput(
             "tx", "a tenant's job cannot go with your transaction", "enqueue it after the commit"
         )
@@ -113,7 +119,7 @@ class TenantStore:
         """In the tenant's own store, which need not stay open meanwhile."""
         return audited(self.label, entry, self.write_audit)  # type: ignore[attr-defined] # with_verbs writes it
 
-    # -- who works here, and how they hear of work -----------------------------------------------------------------
+    # -- workers and wake-ups --------------------------------------------------------------------------------------
     def notify_workers(self) -> None:
         self.directory.notify(self.name, Hint.WORK)
 
@@ -121,7 +127,7 @@ class TenantStore:
         self.directory.notify(self.name, Hint.STOP)
 
     def notify_watchers(self) -> None:
-        notify_workers_here(groups_of(self.label))
+        notify_here(groups_of(self.label))
 
     def wakeups(self, listen_url: str | None = None) -> Wakeups:
         return self.directory.control.tenant_wakeups(listen_url)
@@ -131,22 +137,6 @@ class TenantStore:
 
     def group_wakeups(self, listen_url: str | None = None) -> Wakeups:
         return NearWakeups(groups_of(self.label))
-
-    def set_retention(self, rules: Mapping[str, Ages]) -> None:
-        """What the code says is the same for all tenants."""
-        self.directory.control.set_retention(rules)
-
-    def retention(self) -> dict[str, dict[State, float | None]]:
-        return self.directory.control.retention()
-
-    def beat_worker(self, card: WorkerCard) -> None:
-        self.directory.control.beat_worker(card)
-
-    def forget_worker(self, worker: str) -> None:
-        self.directory.control.forget_worker(worker)
-
-    def forget_silent_workers(self, age: float = 3600.0) -> None:
-        self.directory.control.forget_silent_workers(age)
 
     def list_workers(self, age: float = SILENT_AFTER, tenant: str | None = None) -> list[WorkerCard]:
         return self.directory.control.list_workers(age, self.name)

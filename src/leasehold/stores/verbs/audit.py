@@ -52,7 +52,7 @@ class AuditVerbs(Verbs):
     def prune_audit(self, age: float, limit: int = 1000) -> int:
         """Delete those of the `limit` oldest entries that are older than `age` seconds; the result is their number. The
         look is a read of its own: usually there is nothing to delete."""
-        old = self._database.read(lambda session: session.tuples("find_old_audit", age=age, limit=limit))
+        old = self._tuples("find_old_audit", age=age, limit=limit)
         if not old:
             return 0
         seqs = [row[0] for row in old]

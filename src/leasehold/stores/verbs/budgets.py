@@ -1,6 +1,6 @@
 """Budgets: a ledger without a fence, and totals that move in the same transaction as its rows.
 
-Who spends has spent, also after its lease was lost; so nothing here asks for the token, it is only recorded.
+What is spent is spent, also after the lease was lost: the token is recorded, and never checked.
 """
 
 from __future__ import annotations
@@ -73,8 +73,7 @@ class BudgetVerbs(Verbs):
 
     def spending(self, job_id: str) -> list[Spending]:
         """The job's ledger in the order of time."""
-        rows = self._database.read(lambda session: session.rows("list_spending", id=job_id))
-        return [Spending(**row) for row in rows]
+        return [Spending(**row) for row in self._rows("list_spending", id=job_id)]
 
     def top_up(self, job_id: str, amounts: Mapping[str, int], actor: str | None = None) -> list[BudgetLine]:
         """Raise the job's limits by these amounts. Raises Refused if the job is final, and InvalidInput for a unit
@@ -107,8 +106,8 @@ class BudgetVerbs(Verbs):
 
 
 def _budget_rows(session: Session, rows: Sequence[Row]) -> list[BudgetRow]:
-    """Lines as `budget` tells them. A job's limits are its policy's unless they were raised; where they count each run
-    by itself, what the latest has spent is asked for job by job."""
+    """The same lines as `budget`. A job's limits are its policy's unless they were raised; where they count each
+    attempt by itself, the spending of the latest attempt is read job by job."""
     found = []
     of_runs: dict[str, dict[str, BudgetLine]] = {}
     for row in rows:
@@ -157,7 +156,7 @@ def record_spends(
 
 
 def _exhausted(lines: Sequence[BudgetLine], moved: Mapping[str, int], job: Row) -> list[Happened]:
-    """The limits that this spending has passed; one that was passed before has been told of. The totals are locked."""
+    """The limits that this spending has passed; one that was passed before was reported then. The totals are locked."""
     passed = [
         line for line in lines if line.exhausted and not _before(line, moved.get(line.unit, 0)).exhausted
     ]

@@ -73,8 +73,8 @@ class EnlistVerbs(EnqueueVerbs):
     def insert_sql(self, job: NewJob) -> str:
         """SQL for other languages that stores a plain job like this one, with id and arguments as parameters. The text
         depends only on the job's task, queue, priority, policy and lease."""
-        # Now, though the text brings it along: in a long transaction of another language a new gate would hold up
-        # everybody who learns of the task meanwhile.
+        # Now, though the text brings it along: in a long transaction of another language a new gate would block
+        # every producer that first meets the task meanwhile.
         self._make_gates([job])
         return self._insert_sql(job)
 
@@ -91,20 +91,20 @@ class EnlistVerbs(EnqueueVerbs):
 
     @abstractmethod
     def _prepare(self, session: Session, jobs: Sequence[NewJob]) -> None:
-        """What jobs share with others: gates, limits, long names."""
+        """Store what jobs share with others: gates, limits, long names."""
 
     @abstractmethod
     def _notify_within(
         self, session: Session, changed: Groups, opened: Mapping[str, bool], filed: set[str]
     ) -> None:
-        """Tell groups, without holding them up for as long as the transaction is open."""
+        """Notify groups, without locking them for as long as the transaction is open."""
 
     def _announce(self, session: Session, jobs: Sequence[NewJob]) -> None:
-        """Wake workers, and who watches groups, with the commit."""
+        """Notify workers, and watchers of groups, with the commit."""
 
 
 def insert_parameters(job: NewJob) -> dict[str, Any]:
-    """Of insert_by_hand, but for id and arguments, which whoever runs it gives."""
+    """The parameters of insert_by_hand, without id and arguments: the caller gives them."""
     return {
         "task": job.task,
         "queue": job.queue,
@@ -138,15 +138,15 @@ def another_database(label: str, found: str) -> InvalidInput:
 
 
 def _checked(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
-    """All of them made, so that what is wrong with one is known before anything is written."""
+    """Make all of them, so that every error is known before anything is written."""
     jobs = list(jobs)
     check_order(jobs)
     return jobs
 
 
 def _check_parents(session: Session, jobs: Sequence[NewJob]) -> None:
-    """A job that waits for others marks them, and whoever would end such a parent waits for that mark to be committed:
-    its worker could not settle it for as long as the user's transaction is open. Ended ones nobody needs to end."""
+    """A job that waits for others marks its parents, and a parent cannot end until that mark is committed: its worker
+    could not settle it while the user's transaction is open. So parents must have ended."""
     wanted = sorted({parent for job in jobs for parent in job.after})
     if not wanted:
         return
@@ -163,10 +163,10 @@ def _check_parents(session: Session, jobs: Sequence[NewJob]) -> None:
 
 
 def _check_keys(session: Session, jobs: Sequence[NewJob]) -> None:
-    questions_box = [job for job in jobs if job.on_duplicate == "raise" and job.unique_key is not None]
-    if not questions_box:
+    keyed = [job for job in jobs if job.on_duplicate == "raise" and job.unique_key is not None]
+    if not keyed:
         return
-    keys = [(job.task, job.unique_key or "") for job in questions_box]
+    keys = [(job.task, job.unique_key or "") for job in keyed]
     held = {(row["task"], row["unique_key"]): row["id"] for row in find_holders(session, keys)}
     for job in jobs:
         if job.unique_key is not None:

@@ -22,7 +22,14 @@ from leasehold.domain.states import State
 from leasehold.stores.database.database import Records, Session
 from leasehold.stores.results import Denied, Order
 from leasehold.stores.verbs.dependencies import without_locked_children
-from leasehold.stores.verbs.limits import AT_ONCE, Admitted, ClaimGroup, LimitVerbs, lock_limits, why_not
+from leasehold.stores.verbs.limits import (
+    MOST_LIMITED_GROUPS,
+    Admitted,
+    ClaimGroup,
+    LimitVerbs,
+    lock_limits,
+    why_not,
+)
 from leasehold.stores.verbs.locking import lock, lock_free_held
 from leasehold.stores.verbs.progress import find_progress
 from leasehold.stores.verbs.writing import batches, write
@@ -81,7 +88,7 @@ class LimitedTake:
 
     def take(self, groups: list[DueGroup], open_gates: list[int], room: int) -> Taken:
         grants: list[Grant] = []
-        for some in batches(groups, AT_ONCE):
+        for some in batches(groups, MOST_LIMITED_GROUPS):
             admitted, opening = self._admit_some(some, room - len(grants))
             grants += admitted
             self.waits += opening
@@ -99,7 +106,7 @@ class LimitedTake:
 
 
 Where = Mapping[str, list[str] | None]
-"""Queues and kinds, as parameters of a statement."""
+"""Queues and tasks, as parameters of a statement."""
 
 
 # -- many jobs: one claim --------------------------------------------------------------------------------------------
@@ -275,7 +282,7 @@ class ClaimVerbs(LimitVerbs):
                 return grants
 
     def _in_time(self, grants: list[Grant]) -> list[Grant]:
-        """Without those that came too late to be run: they end here, as the sweep would have ended them."""
+        """Leave out grants whose time is over: their jobs end here, as the sweep would have ended them."""
         late = {g.id: g.token for g in grants if g.seconds_left is not None and g.seconds_left <= 0}
         if not late:
             return grants
@@ -286,7 +293,7 @@ class ClaimVerbs(LimitVerbs):
 
 
 def _expire_grants(session: Session, leases: Mapping[str, int]) -> None:
-    """What somebody has in hand just now is left: its lease runs out, and the reaper sees what it was."""
+    """Locked jobs are left: their leases run out, and the reaper finds that their time was over."""
     jobs, now = lock_free_held(session, leases)
     if now is not None:
         late = [job for job in jobs.values() if job.lease_token == leases[job.id]]
@@ -371,7 +378,7 @@ def _not_claimable(session: Session, job: Job, now: datetime, need: Need) -> str
 
 
 def grant_of(job: Job, now: datetime) -> Grant:
-    """An orphan is granted though its time is over: its worker has to stop it."""
+    """Build the grant. An orphan is granted although its time is over: its worker has to stop it."""
     left = None if job.deadline_at is None else (job.deadline_at - now).total_seconds()
     started_at = job.execution_started_at
     # An adopted job has waited before.

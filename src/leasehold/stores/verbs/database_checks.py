@@ -7,7 +7,6 @@ from datetime import datetime
 
 from leasehold.domain.records import QueueCount
 from leasehold.domain.states import State
-from leasehold.stores.database.statements import read_migrations
 from leasehold.stores.verbs.writing import Verbs
 
 _NAMED = re.compile(
@@ -34,42 +33,30 @@ class VitalVerbs(Verbs):
 
     def now(self) -> datetime:
         """The time on the store's own clock."""
-        found: datetime = self._database.read(lambda session: session.rows("store_now"))[0]["now"]
+        found: datetime = self._rows("store_now")[0]["now"]
         return found
 
     def count_by_queue(self, cap: int = 10_000) -> list[QueueCount]:
         """The number of jobs by queue, task and state, each state read up to `cap`, without final states."""
-        rows = self._database.read(lambda session: session.rows("count_by_queue", cap=cap))
+        rows = self._rows("count_by_queue", cap=cap)
         return [QueueCount(row["queue"], row["task"], State(row["state"]), row["jobs"]) for row in rows]
 
     def stuck_lanes(self, limit: int = 20) -> list[str]:
         """Lanes that no job blocks, whose head is due, and that have no ticket. There must be none."""
-        rows = self._database.read(lambda session: session.rows("list_stuck_lanes", limit=limit))
-        return [row["lane"] for row in rows]
+        return [row["lane"] for row in self._rows("list_stuck_lanes", limit=limit)]
 
     def stuck_children(self, limit: int = 20) -> list[str]:
         """Jobs that wait for others although none of those can still end. There must be none."""
-        rows = self._database.read(lambda session: session.rows("list_stuck_children", limit=limit))
-        return [row["id"] for row in rows]
+        return [row["id"] for row in self._rows("list_stuck_children", limit=limit)]
 
     def long_expired(self, age: float, limit: int = 20) -> list[str]:
         """Jobs whose lease expired more than `age` seconds ago and that no worker has taken over."""
-        rows = self._database.read(lambda session: session.rows("list_long_expired", age=age, limit=limit))
-        return [row["id"] for row in rows]
+        return [row["id"] for row in self._rows("list_long_expired", age=age, limit=limit)]
 
     def misplaced(self, limit: int = 20) -> list[str]:
         """Jobs in no place or in two, and groups that miscount their jobs, as sentences. There must be none."""
-        rows = self._database.read(
-            lambda session: session.rows("list_misplaced", rows=LOOKED_AT, limit=limit)
-        )
+        rows = self._rows("list_misplaced", rows=LOOKED_AT, limit=limit)
         return [_MISPLACED[row["what"]].format(row["id"]) for row in rows]
-
-    def _missing_objects(self, package: str) -> list[str]:
-        """Tables, views, indexes and constraints that the migrations make and the database does not have. A migration
-        that drops one of them has to be taken into account here."""
-        rows = self._database.read(lambda session: session.rows("list_definitions"))
-        there = named_objects("\n".join(row["definition"] for row in rows))
-        return sorted(named_objects("\n".join(read_migrations(package).values())) - there)
 
 
 def named_objects(text: str) -> set[str]:

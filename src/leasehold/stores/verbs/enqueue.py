@@ -61,7 +61,7 @@ class EnqueueVerbs(GateVerbs):
         def work(session: Session) -> list[Enqueued]:
             made = store(session, jobs)
             if session.in_doubt:
-                # Whoever was there before, by its own id, was made by the try whose answer was lost.
+                # A row with our id was inserted by an earlier try whose reply was lost.
                 made = [
                     Enqueued(one.id, one.created or one.id == job.id)
                     for one, job in zip(made, jobs, strict=True)
@@ -79,8 +79,8 @@ def enqueue_in(
     notify: Notify | None = None,
 ) -> list[Enqueued]:
     """Enqueue inside an open transaction. Holders that give way do so first, so that the new jobs are stored in the
-    order given; groups are told last, once each, together with those that the caller has changed. `marks` are those of
-    the runs whose follow-ups these are, if the caller knows them. `notify` tells the groups in another way."""
+    order given; groups are notified last, once each, together with the caller's changes. `marks` are the stops of the
+    attempts whose follow-ups these are, if the caller knows them. `notify` notifies the groups in another way."""
     stopped = _find_stopped(session, jobs, marks)
     keep_long_names(session, jobs)
     changes = _GroupChanges(dict(groups))
@@ -100,7 +100,7 @@ class _GroupChanges:
     live: Groups
     """By how many each group's live jobs change."""
     opened: dict[str, bool] = field(default_factory=dict)
-    """Groups with new jobs, and whether a job that no run has asked for is among them."""
+    """Groups with new jobs, and whether one of these is no follow-up."""
     filed: set[str] = field(default_factory=set)
     """Groups with new jobs that are cancelled at once."""
 
@@ -160,8 +160,8 @@ Notify = Callable[[Session, Groups, Mapping[str, bool], set[str]], None]
 
 
 def notify_groups(session: Session, changed: Groups, opened: Mapping[str, bool], filed: set[str]) -> None:
-    """`opened` have new jobs. Those that runs have asked for do not reopen a group: the run may not know that it was
-    stopped. Into `filed` came only cancelled ones."""
+    """`opened` have new jobs. Follow-ups do not reopen a group: their parent may not know that it was stopped. `filed`
+    got only cancelled jobs."""
     for reopens in (True, False):
         touched = {name: changed[name] for name, one in opened.items() if one is reopens}
         if touched:
@@ -174,7 +174,7 @@ def notify_groups(session: Session, changed: Groups, opened: Mapping[str, bool],
 
 
 def _cancel_stopped(session: Session, stopped: Mapping[str, StopMark]) -> Groups:
-    """What that means for the groups they belong to."""
+    """Cancel new jobs that a stop covers; returns the groups that this changes."""
     moves, now = end_stopped(session, stopped)
     return write_moves(session, moves, now) if now is not None else {}
 
@@ -198,7 +198,7 @@ def _file(session: Session, jobs: Sequence[NewJob], inserted: Mapping[str, Inser
 
 
 def _tickets(jobs: Sequence[NewJob], inserted: Mapping[str, Inserted]) -> list[Ticket]:
-    """One per lane and due time: the first of the batch is the only one that can be the lane's head by then."""
+    """One ticket per lane and due time: only the first of the batch can be the lane's head by then."""
     first: dict[tuple[str, Inserted], Ticket] = {}
     for job in jobs:
         if job.lane is not None and not job.hold:
@@ -211,7 +211,7 @@ def _tickets(jobs: Sequence[NewJob], inserted: Mapping[str, Inserted]) -> list[T
 def _settle_conflicts(
     session: Session, refused: Sequence[NewJob], answers: dict[str, Enqueued]
 ) -> list[NewJob]:
-    """Find out why rows were not inserted. What is left shall be tried again."""
+    """Find out why rows were not inserted; returns the jobs to try again."""
     if not refused:
         return []
     repeated = {row["id"] for row in session.rows("find_ids", ids=sorted({job.id for job in refused}))}
@@ -239,16 +239,14 @@ def _holders(session: Session, jobs: Sequence[NewJob]) -> dict[tuple[str, str], 
 def _replace_holders(session: Session, jobs: Sequence[NewJob]) -> Groups:
     """Holders that have never started give way to the first job that asks for it; the groups that this changes. Of
     several jobs with one key in a batch the first is made, and the others lead to it."""
-    questions_box = [job for job in jobs if job.on_duplicate == "replace"]
-    if questions_box:
-        # A repeat after a lost reply makes no job, so nobody has to give way to it.
-        repeated = {
-            row["id"] for row in session.rows("find_ids", ids=sorted(job.id for job in questions_box))
-        }
-        questions_box = [job for job in questions_box if job.id not in repeated]
+    replacing = [job for job in jobs if job.on_duplicate == "replace"]
+    if replacing:
+        # A repeat after a lost reply makes no job, so no holder has to give way to it.
+        repeated = {row["id"] for row in session.rows("find_ids", ids=sorted(job.id for job in replacing))}
+        replacing = [job for job in replacing if job.id not in repeated]
     by_holder: dict[str, NewJob] = {}
-    for (task, key), row in _holders(session, questions_box).items():
-        by_holder[row["id"]] = next(job for job in questions_box if (job.task, job.unique_key) == (task, key))
+    for (task, key), row in _holders(session, replacing).items():
+        by_holder[row["id"]] = next(job for job in replacing if (job.task, job.unique_key) == (task, key))
     if not by_holder:
         return {}
     held, now = lock(session, by_holder)
@@ -307,8 +305,8 @@ def _shape_of(job: NewJob) -> tuple[Any, ...]:
 
 
 def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[str, Inserted]:
-    """Jobs that are alike and stand together go in one statement, so that seq follows the order given. Those that meet
-    their own id (a repeat after a lost reply) or a key that somebody holds are left out of the answer."""
+    """Jobs that are alike and stand together go in one statement, so that seq follows the order given. Jobs that
+    meet their own id (a repeat after a lost reply) or a key that is held are left out of the result."""
     inserted: dict[str, Inserted] = {}
     for _, alike in groupby(_with_keys(session, jobs), _shape_of):
         inserted |= _insert_alike(session, list(alike))
@@ -317,7 +315,7 @@ def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[str, Inserted]:
 
 def _enqueue_plain(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:
     made = _insert_plain(session, jobs)
-    # Whoever is not among them was there before, by its own id.
+    # A job that is not among them was there before, with the same id.
     return [Enqueued(job.id, created=job.id in made) for job in jobs]
 
 
@@ -330,8 +328,8 @@ def _insert_plain(session: Session, jobs: Sequence[NewJob]) -> set[str]:
 
 
 def _with_keys(session: Session, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
-    """The jobs that may go in: those without a key, and those that have got theirs. The key comes before the job, so
-    that whoever is refused leaves nothing behind."""
+    """The jobs to insert: jobs without a key, and jobs that have got theirs. The key is taken first, so that a refused
+    job leaves nothing behind."""
     keyed = [job for job in jobs if job.unique_key is not None]
     if not keyed:
         return jobs

@@ -1,4 +1,4 @@
-"""Events: what runs tell while they run, fenced by their leases, numbered without gaps, written once.
+"""Events: what attempts emit while they run, fenced by their leases, numbered without gaps, written once.
 
 The numbers are given while the job's anchor is locked, so a reader that has seen number n never finds a smaller one
 later. A row of `stream` remembers how far a job's numbers have come and which note of which lease was written last: a
@@ -43,7 +43,7 @@ class EventVerbs(Verbs):
         is stored already is skipped, progress replaces the previous progress, log lines go to the attempt's tail. A
         note that was written before, by its `place`, is not written again. The result names the lost leases and the
         leases whose rows are locked: the call does not wait for locked rows, and writes nothing for either."""
-        # Nobody ever holds token 0.
+        # No lease has token 0.
         requested = sorted((run for run in runs if run.token > 0), key=lambda run: run.id)
         leases = Records([{"id": run.id, "token": run.token} for run in requested])
 
@@ -64,9 +64,7 @@ class EventVerbs(Verbs):
         """The job's state and its updates numbered above `since`, read at one moment. The result is final: no smaller
         number appears later. Raises JobNotFound."""
         place = min(max(since, 0), LAST_PLACE)
-        rows = self._database.read(
-            lambda session: session.rows("read_stream", id=job_id, since=place, limit=limit)
-        )
+        rows = self._rows("read_stream", id=job_id, since=place, limit=limit)
         if not rows:
             raise JobNotFound(job_id)
         events = [event_of(row) for row in rows if row["seq"] is not None]
@@ -75,24 +73,23 @@ class EventVerbs(Verbs):
     def mark_jobs(self, ids: Sequence[str]) -> dict[str, str]:
         """A text for each job that exists, which changes as soon as the job's state changes, a stop is requested, or
         the job emits something. One read covers all of the jobs."""
-        return dict(self._database.read(lambda session: session.tuples("mark_jobs", ids=sorted(ids))))
+        return dict(self._tuples("mark_jobs", ids=sorted(ids)))
 
     def progress(self, job_id: str) -> Progress | None:
         """The last progress that the job reported."""
-        rows = self._database.read(lambda session: session.rows("read_progress", id=job_id))
+        rows = self._rows("read_progress", id=job_id)
         if not rows:
             return None
         return progress_of(rows[0]["data"], rows[0]["at"])
 
     def logs(self, job_id: str) -> list[LogTail]:
         """The log tails, by attempt."""
-        rows = self._database.read(lambda session: session.rows("read_logs", id=job_id))
-        return [LogTail(**row) for row in rows]
+        return [LogTail(**row) for row in self._rows("read_logs", id=job_id)]
 
     def log_mark(self, job_id: str, attempt: int) -> str | None:
         """How far the source of the attempt's log was read when its last lines were stored, as the writer put it
         (`Note.data`). None: the writer gave no mark."""
-        rows = self._database.read(lambda session: session.rows("read_log_mark", id=job_id, attempt=attempt))
+        rows = self._rows("read_log_mark", id=job_id, attempt=attempt)
         return rows[0]["read_to"] if rows else None
 
 
@@ -144,7 +141,7 @@ def _write(session: Session, runs: Sequence[RunNotes], workers: dict[tuple[str, 
 
 
 def _unwritten(run: RunNotes, mark: Row | None) -> list[Note]:
-    """An earlier try may have arrived without its sender hearing of it."""
+    """An earlier try may have been stored although its reply was lost."""
     written = mark["place"] if mark is not None and mark["token"] == run.token else 0
     return [note for note in run.notes if note.place > written]
 

@@ -1,4 +1,4 @@
-"""Follow-ups: jobs that a handler asked for, made in the transaction that settles its success.
+"""Follow-ups: jobs that a handler enqueued, made in the transaction that settles its success.
 
 The fence makes them once: a settle that is repeated finds its parent settled, and makes nothing. A follow-up that
 cannot be stored must not undo the success, whose effects are done: it is left out, and the parent's history says so.
@@ -22,8 +22,8 @@ from leasehold.stores.verbs.writing import bump_groups
 def file_follow_ups(
     session: Session, requested_by: Sequence[tuple[Job, NewJob]], groups: Mapping[str, int], marks: Marks
 ) -> None:
-    """Make the follow-ups of jobs that have just succeeded, then tell all groups, once each. `marks` are the stops that
-    have met those jobs."""
+    """Make the follow-ups of jobs that have just succeeded, then notify all groups, once each. `marks` are the stops
+    that have met those jobs."""
     if not requested_by:
         bump_groups(session, groups)
         return
@@ -46,7 +46,7 @@ def file_follow_ups(
 def _into_held_groups(
     session: Session, follow_ups: Sequence[NewJob], stopped: Mapping[str, StopMark]
 ) -> dict[str, str]:
-    """A hold must not take the success with it either. What a stop has met comes in cancelled, hold or not."""
+    """A hold must not undo the success either. Follow-ups that a stop covers are stored cancelled, hold or not."""
     wanted = [job for job in follow_ups if job.group is not None and job.id not in stopped]
     held = held_groups(session, [job.group or "" for job in wanted]) if wanted else []
     names = {group.name for group in held}
@@ -54,7 +54,8 @@ def _into_held_groups(
 
 
 def _without_parents(session: Session, follow_ups: Sequence[NewJob]) -> dict[str, str]:
-    """Those that would wait for a job that does not exist, or for a follow-up that is left out itself."""
+    """Follow-ups that would wait for a missing job, or for a follow-up that is left out itself; by id, with the
+    reason."""
     there = {job.id for job in follow_ups}
     requested = {parent for job in follow_ups for parent in job.after} - there
     found = {row["id"] for row in session.rows("find_ids", ids=sorted(requested))} if requested else set()

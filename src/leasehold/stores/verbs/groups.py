@@ -44,7 +44,7 @@ class GroupVerbs(ResultVerbs):
 
     def group(self, name: str) -> GroupRow | None:
         """The group, or None."""
-        rows = self._database.read(lambda session: session.rows("get_group", name=name))
+        rows = self._rows("get_group", name=name)
         return _group(rows[0]) if rows else None
 
     def list_groups(
@@ -58,7 +58,7 @@ class GroupVerbs(ResultVerbs):
         if state is not None:
             statement = "list_groups_in"
             requested["state"] = state
-        rows = self._database.read(lambda session: session.rows(statement, **requested))
+        rows = self._rows(statement, **requested)
         groups = [_group_summary(row) for row in rows[:limit]]
         return GroupPage(groups, cursor_of(groups[-1].name) if len(rows) > limit else None)
 
@@ -66,14 +66,14 @@ class GroupVerbs(ResultVerbs):
         """The version of each group that exists, in one read."""
         if not names:
             return {}
-        return dict(self._database.read(lambda s: s.tuples("group_versions", names=sorted(names))))
+        return dict(self._tuples("group_versions", names=sorted(names)))
 
     def group_notes(self, names: Sequence[str]) -> dict[str, int]:
         """For each of these groups with a running job, a number that changes when an attempt emits something. One read
         covers all groups."""
         if not names:
             return {}
-        return dict(self._database.read(lambda s: s.tuples("group_notes", names=sorted(names))))
+        return dict(self._tuples("group_notes", names=sorted(names)))
 
     def group_status(
         self, name: str, tasks: Sequence[str] | None = None, partial: bool = False
@@ -200,7 +200,7 @@ def note_stops(
     actor: str | None,
     reason: str | None,
 ) -> None:
-    """Of groups that are locked: this transaction has moved their versions."""
+    """Record a stop of these groups, which are locked: this transaction has moved their versions."""
     if names:
         values = {"scope": scope.dump(), "mode": mode, "actor": actor, "reason": reason}
         session.run("note_stops", names=sorted(names), **values)
@@ -214,8 +214,8 @@ def _result(row: dict[str, Any]) -> GroupResult:
 
 
 def touch_groups(session: Session, groups: Mapping[str, int], reopens: bool) -> None:
-    """Jobs have come into these groups: make them, reopen them if that is meant, count so many more that live, tell
-    their watchers. One statement; raises GroupOnHold, and with it nothing of the transaction stays."""
+    """Record new jobs in these groups: make the groups, reopen them if `reopens`, count the live jobs, notify watchers.
+    One statement; raises GroupOnHold, which rolls the transaction back."""
     rows = session.tuples("touch_groups", groups=group_records(groups), reopens=reopens)
     notify_about_groups(session, rows)
     opened = {row[0] for row in rows}

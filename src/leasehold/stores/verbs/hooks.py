@@ -1,4 +1,4 @@
-"""Hooks: who listens, and what is delivered to them."""
+"""Hooks: listeners, and deliveries to them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class HookVerbs(EnqueueVerbs):
 
     def touch_listeners(self, names: Sequence[str]) -> None:
         """Record that the code of these listeners still exists."""
-        self._database.single(lambda session: session.run("touch_listeners", names=sorted(names)))
+        self._run("touch_listeners", names=sorted(names))
 
     def remove_listener(self, name: str) -> bool:
         """Delete a listener and its waiting events. False: there is no such listener."""
@@ -37,8 +37,7 @@ class HookVerbs(EnqueueVerbs):
 
     def list_listeners(self) -> list[ListenerRow]:
         """All listeners, with the number of events that wait for each."""
-        rows = self._database.read(lambda session: session.rows("list_listeners"))
-        return [record_of(ListenerRow, row) for row in rows]
+        return [record_of(ListenerRow, row) for row in self._rows("list_listeners")]
 
     def find_listeners(self) -> list[Listener]:
         """The listeners that get events now."""
@@ -62,16 +61,16 @@ class HookVerbs(EnqueueVerbs):
 
     def drop_events(self, ids: Sequence[str]) -> None:
         """Delete delivered events."""
-        self._database.single(lambda session: session.run("drop_outbox", ids=list(ids)))
+        self._run("drop_outbox", ids=list(ids))
 
     def give_back_events(self, ids: Sequence[str]) -> None:
         """Return events that were taken and not delivered."""
-        self._database.single(lambda session: session.run("give_back_outbox", ids=list(ids)))
+        self._run("give_back_outbox", ids=list(ids))
 
     def retry_event(self, event_id: str, seconds: float | None, error: str) -> None:
         """Record a failed delivery: deliver again after `seconds`, or never (None)."""
         which = {"id": event_id, "seconds": seconds, "error": error}
-        self._database.single(lambda session: session.run("retry_outbox", **which))
+        self._run("retry_outbox", **which)
 
     def enqueue_events(
         self, listeners: Sequence[str], make_job: Callable[[Delivery], NewJob], limit: int = 100
@@ -110,8 +109,7 @@ class HookVerbs(EnqueueVerbs):
     def _due_listeners(self, names: Sequence[str]) -> list[str]:
         if not names:
             return []
-        rows = self._database.read(lambda session: session.tuples("find_due_listeners", names=list(names)))
-        return [row[0] for row in rows]
+        return [row[0] for row in self._tuples("find_due_listeners", names=list(names))]
 
 
 def file_listeners(session: Session, listeners: Sequence[Listener], kept: bool) -> None:

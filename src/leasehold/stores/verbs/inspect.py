@@ -41,7 +41,7 @@ class InspectVerbs(Verbs):
 
     def get(self, job_id: str) -> Job:
         """The job. Raises JobNotFound."""
-        rows = self._database.read(lambda session: session.rows("get_job", id=job_id))
+        rows = self._rows("get_job", id=job_id)
         if not rows:
             raise JobNotFound(job_id)
         return job_from_row(rows[0])
@@ -59,28 +59,24 @@ class InspectVerbs(Verbs):
     def find_ids(self, prefix: str, limit: int = 6) -> list[str]:
         """Job ids that begin with the prefix, in order."""
         low, high = range_of(prefix)
-        rows = self._database.read(
-            lambda session: session.tuples("find_ids_between", low=low, high=high, limit=limit)
-        )
-        return [row[0] for row in rows]
+        return [row[0] for row in self._tuples("find_ids_between", low=low, high=high, limit=limit)]
 
     def short_ids(self, ids: Sequence[str]) -> dict[str, str]:
         """The shortest beginning of each id that no other job's id shares, at least its time part."""
-        rows = self._database.read(lambda session: session.tuples("find_neighbours", ids=list(ids)))
+        rows = self._tuples("find_neighbours", ids=list(ids))
         return {job_id: shortened(job_id, before, after) for job_id, before, after in rows}
 
     def count(self, cap: int = 10_000) -> dict[State, int]:
         """The number of jobs by state, each counted up to `cap`."""
         counts = dict.fromkeys(State, 0)
-        for row in self._database.read(lambda session: session.rows("count_states", cap=cap)):
+        for row in self._rows("count_states", cap=cap):
             state = State(row["state"])
             counts[state] = min(cap, counts[state] + row["jobs"])
         return counts
 
     def history(self, job_id: str) -> list[HistoryEntry]:
         """The job's history, oldest first."""
-        rows = self._database.read(lambda session: session.rows("list_history", id=job_id))
-        return [HistoryEntry(**row) for row in rows]
+        return [HistoryEntry(**row) for row in self._rows("list_history", id=job_id)]
 
     def attempts(self, job_id: str) -> list[AttemptRecord]:
         """The job's attempts, oldest first, including the present or last one."""
@@ -92,14 +88,12 @@ class InspectVerbs(Verbs):
 
     def steps(self, job_id: str) -> list[StepRecord]:
         """The steps that the job's attempts kept, in the order in which they were kept."""
-        rows = self._database.read(lambda session: session.rows("list_steps", id=job_id))
+        rows = self._rows("list_steps", id=job_id)
         return [StepRecord(**{**row, "result": json.loads(row["result"])}) for row in rows]
 
     def last_actor(self, job_id: str, events: Sequence[str]) -> str | None:
         """The actor of the last of these events in the job's history."""
-        rows = self._database.read(
-            lambda session: session.tuples("find_last_actor", id=job_id, events=list(events))
-        )
+        rows = self._tuples("find_last_actor", id=job_id, events=list(events))
         return rows[0][0] if rows else None
 
     def count_ahead(self, job: Job, cap: int = 1000) -> int:
@@ -128,24 +122,22 @@ class InspectVerbs(Verbs):
     def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
         """The jobs that this job waits for (unmet first), the jobs that wait for it, the job it follows, and its
         follow-ups."""
-        rows = self._database.read(lambda session: session.rows("list_relatives", id=job_id, limit=limit))
+        rows = self._rows("list_relatives", id=job_id, limit=limit)
         return [record_of(Relative, row, state=State(row["state"])) for row in rows]
 
     def count_relatives(self, job_id: str) -> dict[Relation, int]:
         """The number of the job's relatives by relation."""
-        rows = self._database.read(lambda session: session.tuples("count_relatives", id=job_id))
+        rows = self._tuples("count_relatives", id=job_id)
         return {relation: int(count) for relation, count in rows if count}
 
     def ties(self, ids: Sequence[str], limit: int = 1000) -> list[Tie]:
         """Which jobs wait for which and which follow which, among the ties of these jobs: up to `limit` of each
         relation to earlier jobs, and as many to later jobs."""
-        rows = self._database.read(lambda session: session.rows("list_ties", ids=list(ids), limit=limit))
-        return [_tie(row) for row in rows]
+        return [_tie(row) for row in self._rows("list_ties", ids=list(ids), limit=limit)]
 
     def parent_results(self, job_id: str) -> list[ParentResult]:
         """The results of the job's parents that have succeeded, in the order of `after`."""
-        rows = self._database.read(lambda session: session.rows("read_parent_results", id=job_id))
-        return [record_of(ParentResult, row) for row in rows]
+        return [record_of(ParentResult, row) for row in self._rows("read_parent_results", id=job_id)]
 
 
 def _tie(row: Row) -> Tie:
@@ -164,7 +156,7 @@ def _list(session: Session, filter: Filter, limit: int, before: str | None) -> W
 def walk_of(
     session: Session, filter: Filter, size: int, floor: int = 0, top: int = TOP, **more: Any
 ) -> tuple[Walk, list[Way]]:
-    """How jobs are found by a filter, and by `more` that every one must meet (None: is not asked)."""
+    """How to find jobs by a filter, and by `more` criteria that every job must meet (None: no criterion)."""
     given = {
         "queue": filter.queue,
         "tasks": None if filter.task is None else [filter.task],

@@ -1,7 +1,7 @@
 """Slots and rates: rows that hold for all workers. Units in use are counted from running jobs, never stored.
 
-Whoever takes units or tokens locks the slots by name, then the rates by key, and only then counts, by a statement of
-its own: counted by the statement that takes the lock, two claimers could both see the last unit free.
+A claim locks the slots by name, then the rates by key, and only then counts, by a statement of its own: counted by the
+statement that takes the lock, two claims could both see the last unit free.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from datetime import datetime
 from leasehold.domain.due_groups import DueGroup, DueGroups
 from leasehold.domain.errors import InvalidInput, LeaseLost
 from leasehold.domain.job import Grant
-from leasehold.domain.limits import DefaultLimit, Need, RateUse, Room, SlotUse, read_need
+from leasehold.domain.limits import DefaultLimit, Need, RateUse, Room, SlotCount, read_need
 from leasehold.domain.records import GateLimits, RateRow, SlotHolder, SlotNeed, SlotRow
 from leasehold.stores.database.audit import changed
 from leasehold.stores.database.database import Database, Records, Row, Session
@@ -21,7 +21,7 @@ from leasehold.stores.verbs.named_limits import make_defaults, names_of, two_mea
 from leasehold.stores.verbs.writing import Verbs
 
 MOST_HOLDERS = 20
-AT_ONCE = 20
+MOST_LIMITED_GROUPS = 20
 """Limited groups that one transaction takes from: it holds the locks of all their slots and rates."""
 
 ClaimGroup = Callable[[DueGroup, int], list[Grant]]
@@ -29,7 +29,7 @@ ClaimGroup = Callable[[DueGroup, int], list[Grant]]
 Admitted = tuple[list[Grant], list[float]]
 """What limits have let start, and in how many seconds rates will open again."""
 Claimed = tuple[frozenset[str], frozenset[str] | None]
-"""The queues and kinds that a claim asked for."""
+"""The queues and tasks of a claim."""
 
 
 class LimitVerbs(Verbs):
@@ -108,8 +108,7 @@ class LimitVerbs(Verbs):
 
     def list_rates(self) -> list[RateRow]:
         """All rates, with the time until the next job of each may start."""
-        rows = self._database.read(lambda session: session.rows("read_rates", keys=None))
-        return [_rate_row(row) for row in rows]
+        return [_rate_row(row) for row in self._rows("read_rates", keys=None)]
 
     def limits_of(self, gate: int) -> GateLimits:
         """What jobs behind this gate need, how much of it is in use, and which jobs use it."""
@@ -178,7 +177,7 @@ class LimitVerbs(Verbs):
             if of_queues <= requested and (wanted is None or (of_tasks is not None and of_tasks <= wanted)):
                 found.append(max(0.0, at - now))
                 if at <= now:
-                    # Told once: the claim that follows says anew.
+                    # Reported once: the claim that follows finds out anew.
                     self._openings.pop(claimed, None)
         return min(found, default=None)
 
@@ -222,7 +221,7 @@ class LimitVerbs(Verbs):
     def _admit(
         self, session: Session, groups: Sequence[DueGroup], most: int, claim_group: ClaimGroup
     ) -> Admitted:
-        """Claim from at most AT_ONCE groups, best first, what their limits admit."""
+        """Claim from at most MOST_LIMITED_GROUPS groups, best first, what their limits admit."""
         needs = self._needs_of(session, [group.gate for group in groups])
         room = lock_room(session, [needs[group.gate] for group in groups])
         grants: list[Grant] = []
@@ -257,7 +256,7 @@ def read_room(session: Session, needs: Sequence[Need]) -> Room:
     names, keys = names_of(needs)
     slots = session.rows("read_slots", names=names) if names else []
     rates = session.rows("read_rates", keys=keys) if keys else []
-    return Room((SlotUse(row["name"], row["lim"], row["used"]) for row in slots), map(_rate_use, rates))
+    return Room((SlotCount(row["name"], row["lim"], row["used"]) for row in slots), map(_rate_use, rates))
 
 
 def move_rates(session: Session, room: Room) -> None:

@@ -87,27 +87,27 @@ class Walk:
         if QUEUED not in ways:
             return ways
         if "lane" in self.requested:
-            # Whoever is queued in a lane is nowhere else.
+            # A job queued in a lane is nowhere else.
             return [IN_LANE if way is LANES else way for way in ways if way is not QUEUED]
         if self.requested and self.requested.keys() <= {"queue", "tasks"}:
-            # A gate tells queue and kind of its jobs, and nothing else.
+            # A gate knows queue and task of its jobs, and nothing else.
             few = self._few("walk.gated", "walk.where", *(f"walk.where_{name}" for name in self.requested))
             gated = {QUEUED: GATED if few else QUEUED, LANES: GATED_LANES}
             return [gated.get(way, way) for way in ways]
         return ways
 
     def few_tagged(self) -> bool:
-        """Whether all that has the (first) tag can be read and sorted."""
+        """Whether the jobs with the (first) tag are few enough to be read and sorted."""
         return self._few("walk.tag")
 
     def few_ids(self) -> bool:
-        """The same of those whose ids are in the range."""
+        """The same for the jobs whose ids are in the range."""
         return self._few("walk.id_range")
 
     def go(
         self, head: str, ways: Sequence[Way], tail: str, limit: int, before: str | None, **values: Any
     ) -> Walked:
-        """One page. What it tells of a job is of the moment in which the job was found. `values` are for the head."""
+        """One page. It shows each job as it was when it was found. `values` are for the head."""
         below = self.top
         if before is not None:
             below = min(below, self.session.rows("find_cursor", before=before)[0]["below"])

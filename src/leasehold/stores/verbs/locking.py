@@ -22,17 +22,17 @@ def lock(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime
 
 
 def lock_held(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime | None]:
-    """As `lock`, but only those that somebody holds a lease on."""
+    """As `lock`, but only jobs under a lease."""
     return _lock(session, ids, (Place.LEASE,))
 
 
 def lock_free(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime | None]:
-    """As `lock`, but a job that somebody has in hand is left to them."""
+    """As `lock`, but without waiting: jobs that are locked are left out."""
     return _assembled(session, session.rows("lock_free_anchors", ids=sorted(set(ids))), tuple(Place))
 
 
 def lock_free_held(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime | None]:
-    """As `lock_held`, but a job that somebody has in hand is left to them: its holder may be about to settle it."""
+    """As `lock_held`, but without waiting: the holder of a locked job may be about to settle it."""
     anchors = session.rows("lock_free_anchors", ids=sorted(set(ids)))
     return _assembled(session, anchors, (Place.LEASE,), "probe_free_leases")
 
@@ -60,7 +60,7 @@ def _assembled(
         for anchor in anchors:
             if anchor["seq"] not in found:
                 raise StoreError(f"job {anchor['id']} is in no place; run `leasehold doctor`")
-    # A statement of its own, after those that waited for locks: what they saw beside the job may be older.
+    # A statement of its own: one that waited for a lock may have seen older rows beside the job.
     sides = {row["seq"]: row for row in session.rows("read_sides", seqs=sorted(found))} if found else {}
     jobs = {
         anchor["id"]: assemble(anchor, *found[anchor["seq"]], sides[anchor["seq"]])

@@ -14,8 +14,7 @@ class LongNameVerbs(Verbs):
 
     def full_names(self, names: Sequence[str]) -> dict[str, str]:
         """The full form of each name that is stored shortened; other names are left out."""
-        found = self._database.read(lambda session: session.tuples("find_long_names", names=list(names)))
-        return dict(found)
+        return dict(self._tuples("find_long_names", names=list(names)))
 
 
 def keep_long_names(session: Session, jobs: Iterable[NewJob]) -> None:

@@ -1,4 +1,4 @@
-"""Metrics: what workers have counted is added up in rows, and read with what the places tell of the moment."""
+"""Metrics: the workers' counts, added up in rows, and gauges read from the places of jobs."""
 
 from __future__ import annotations
 
@@ -64,19 +64,15 @@ class MetricVerbs(Verbs):
 
     def prune_rollups(self, age: float = KEPT_MINUTES * 60.0) -> None:
         """Delete the minutes older than `age` seconds; the totals stay."""
-        self._database.single(lambda session: session.run("prune_rollups", age=age))
+        self._run("prune_rollups", age=age)
 
     def totals(self) -> list[Rollup]:
         """The counts since the store exists. They only grow."""
-        rows = self._database.read(lambda session: session.rows("read_totals"))
-        return [_rollup(row) for row in rows]
+        return [_rollup(row) for row in self._rows("read_totals")]
 
     def list_rollups(self, age: float, queue: str | None = None, task: str | None = None) -> list[Rollup]:
         """The counts by minute of the last `age` seconds, the oldest first."""
-        rows = self._database.read(
-            lambda session: session.rows("list_rollups", age=age, queue=queue, task=task)
-        )
-        return [_rollup(row) for row in rows]
+        return [_rollup(row) for row in self._rows("list_rollups", age=age, queue=queue, task=task)]
 
     def gauges(self, cap: int = 10_000) -> Gauges:
         """The gauges, by a few statements whatever the number of jobs. Finished jobs are not read."""

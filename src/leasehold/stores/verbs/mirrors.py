@@ -22,7 +22,6 @@ class MirrorVerbs(Verbs):
     @abstractmethod
     def _run_script(self, session: Session, text: str) -> None:
         """Statements as they are, in the transaction of the session."""
-        ...
 
     def mirror_sql(self, mirror: Mirror) -> str:
         """A script that creates or recreates the mirror, for a person to run."""

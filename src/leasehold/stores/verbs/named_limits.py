@@ -12,7 +12,7 @@ from leasehold.stores.database.database import Records, Session
 
 def make_limits(session: Session, jobs: Iterable[NewJob]) -> None:
     """The rows that tasks bring along, unless they are there. A name that is of the other kind is left: the jobs that
-    use it have a problem, which is told as theirs."""
+    use it have a problem, which is reported as theirs."""
     make_defaults(session, {limit.name: limit for job in jobs for limit in job.limits}.values())
 
 

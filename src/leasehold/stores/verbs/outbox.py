@@ -1,4 +1,4 @@
-"""The outbox: what has happened is written for those who listen, in the transaction in which it happens."""
+"""The outbox: notifications for listeners, written in the transaction that causes them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from leasehold.stores.database.database import Records, Session
 from leasehold.stores.database.rows import record_of
 
 SILENT_FOR = 86_400.0
-"""Seconds after which a listener whose code nobody has shown hears nothing more. settle.sql knows them too."""
+"""Seconds after which a listener whose code no process has shown gets nothing more. settle.sql knows them too."""
 
 
 def notify(session: Session, happened: Sequence[Happened]) -> None:
-    """Nothing is written where nobody listens."""
+    """Write these notifications, for listeners that want them."""
     if not happened:
         return
     listeners = read_listeners(session, {one.event for one in happened})
@@ -30,8 +30,8 @@ def notify(session: Session, happened: Sequence[Happened]) -> None:
 def notify_about_groups(
     session: Session, rows: Sequence[tuple[Any, ...]], ended: Mapping[str, int] | None = None
 ) -> None:
-    """Of those among these groups that have no job left which could run. `ended` says by how many each has changed:
-    one that has lost none was done before."""
+    """Notify about the groups that have no job left which could run. `ended`: by how many each has changed; a group
+    that has lost none was done before."""
     done = [
         (name, version) for name, live, version in rows if live == 0 and (ended is None or ended[name] < 0)
     ]

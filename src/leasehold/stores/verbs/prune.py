@@ -102,7 +102,7 @@ class PruneVerbs(ResultVerbs):
     def retention(self) -> dict[str, dict[State, float | None]]:
         """The rules of `set_retention`, by task."""
         found: dict[str, dict[State, float | None]] = {}
-        for task, state, age in self._database.read(lambda session: session.tuples("list_retention")):
+        for task, state, age in self._tuples("list_retention"):
             found.setdefault(task, {})[_STATES[state]] = age
         return found
 
@@ -137,7 +137,7 @@ class _Batch:
         )
         if not locked:
             return Pruned(0, looked.next), []
-        # Under the lock once more: a job may have been resumed since, or somebody waits for it now.
+        # Under the lock once more: a job may have been resumed since, or another may wait for it now.
         parts = ["find_old", "where_free_to_go", "find_old.locked"]
         old = self._old(session.listing(parts, keys=self._keys, seqs=locked))
         groups = _delete(session, old) if old else 0
@@ -154,7 +154,7 @@ def _counts(rows: Sequence[Row]) -> dict[tuple[str, State], int]:
 
 
 def _delete(session: Session, old: Sequence[Row]) -> int:
-    """How many groups went with them."""
+    """Delete these jobs with all their rows; returns how many groups went with them."""
     seqs = sorted(row["job"] for row in old)
     session.run("prune_outcomes", seqs=seqs)
     jobs = session.rows("prune_jobs", seqs=seqs)
@@ -180,7 +180,7 @@ def _delete(session: Session, old: Sequence[Row]) -> int:
 
 
 def _delete_groups(session: Session, names: Sequence[str], budgets: bool) -> int:
-    """Of those that are empty still: jobs may come into one at any time, and count themselves in its row."""
+    """Delete groups that are still empty: jobs may enter one at any time, and count themselves in its row."""
     if not names:
         return 0
     gone = [row[0] for row in session.tuples("prune_groups", names=names)]

@@ -1,4 +1,4 @@
-"""Questions: what jobs ask people, and what becomes of it."""
+"""Questions that jobs ask people, and their answers."""
 
 from __future__ import annotations
 
@@ -44,13 +44,12 @@ class QuestionVerbs(Verbs):
 
     def questions(self, job_id: str) -> list[Question]:
         """All questions of the job in the order of asking, without secret answers."""
-        rows = self._database.read(lambda session: session.rows("list_questions", id=job_id))
-        return [Question(**row) for row in rows]
+        return [Question(**row) for row in self._rows("list_questions", id=job_id)]
 
     def read_question(self, job_id: str, key: str) -> Question | None:
         """A question for the job's own attempt: with its answer, even a secret one, and expired if its time is over on
         the store's clock."""
-        rows = self._database.read(lambda session: session.rows("read_question", id=job_id, key=key))
+        rows = self._rows("read_question", id=job_id, key=key)
         return Question(**rows[0]) if rows else None
 
     def open_questions(
@@ -87,27 +86,27 @@ def _answer(
     if problem is not None:
         raise InvalidAnswer(key, *problem)
     session.run("answer_question", id=job.id, key=key, answer=answer)
-    questions_box = _still_open(session, [job.id])
-    move = operate.answer(job, key, now=now, actor=actor, still_asks=job.id in questions_box)
+    still_open = _still_open(session, [job.id])
+    move = operate.answer(job, key, now=now, actor=actor, still_asks=job.id in still_open)
     write(session, [move], now)
     return as_stored(move, now)
 
 
 def _expire(session: Session, ids: list[str]) -> list[Job]:
-    """Of jobs that somebody has in hand the next sweep sees to it: this one has others to look after."""
+    """Locked jobs are left to the next sweep, so that this one does not wait."""
     jobs, now = lock_free(session, ids)
     if now is None:
         return []
     closed = session.rows("close_expired_questions", ids=sorted(jobs))
     # Of several that ran out at once the last lets the job go on.
     last = {row["job_id"]: row["key"] for row in closed}
-    questions_box = _still_open(session, sorted(last))
+    still_open = _still_open(session, sorted(last))
     moves = [
         operate.expire_question(
             jobs[row["job_id"]],
             row["key"],
             now=now,
-            still_asks=row["job_id"] in questions_box or last[row["job_id"]] != row["key"],
+            still_asks=row["job_id"] in still_open or last[row["job_id"]] != row["key"],
         )
         for row in closed
     ]
@@ -116,7 +115,7 @@ def _expire(session: Session, ids: list[str]) -> list[Job]:
 
 
 def _still_open(session: Session, ids: list[str]) -> set[str]:
-    """Those of these jobs that have open questions, as it is now."""
+    """Which of these jobs have open questions now."""
     return {row[0] for row in session.tuples("find_still_asking", ids=ids)} if ids else set()
 
 

@@ -33,7 +33,7 @@ class RecoverVerbs(QuestionVerbs):
         later would see too late to reap at their expiry. It includes leases that expire further ahead than their own
         length, because the clock was set back."""
         requested = {"sweep": sweep, "tolerance": TOLERANCE, "limit": limit}
-        rows = self._database.read(lambda session: session.rows("sight_missed", **requested))
+        rows = self._rows("sight_missed", **requested)
         seen_at = self._database.clock.monotonic()
         return [
             Sighting(
@@ -75,13 +75,13 @@ class RecoverVerbs(QuestionVerbs):
 
     def count_leases(self) -> int:
         """The number of leases that workers hold."""
-        return int(self._database.read(lambda session: session.tuples("count_leases"))[0][0])
+        return int(self._tuples("count_leases")[0][0])
 
     def expire(self, limit: int = 500) -> list[Job]:
         """End jobs that do not run and whose time is over: past their deadline they are timed_out; not started by their
         `start_by`, they are cancelled. Close questions whose time is over and queue the jobs that wait for them. The
         look is a read of its own: a sweep that finds nothing writes nothing."""
-        rows = self._database.read(lambda session: session.tuples("find_overdue", limit=limit))
+        rows = self._tuples("find_overdue", limit=limit)
         ids = [job_id for job_id, requested in rows if not requested]
         ended = self._database.transact(lambda session: _expire(session, ids)) if ids else []
         return ended + self._expire_questions([job_id for job_id, requested in rows if requested])
@@ -110,8 +110,7 @@ class RecoverVerbs(QuestionVerbs):
 
     def find_held(self, worker: str) -> list[Grant]:
         """After a lost reply: the leases that this worker holds."""
-        rows = self._database.read(lambda session: session.rows("find_held", worker=worker))
-        return [record_of(Grant, row) for row in rows]
+        return [record_of(Grant, row) for row in self._rows("find_held", worker=worker)]
 
 
 def _reap(session: Session, sightings: Sequence[Sighting]) -> list[Move]:

@@ -24,7 +24,7 @@ class RenewVerbs(Verbs):
         answer = [Renewal(job_id, FLAGS[stop]) for job_id, stop in renewed.items()]
         missing = {job_id: token for job_id, token in held.items() if job_id not in renewed}
         if missing:
-            # The statement waits for nobody. What it passed over is locked by somebody, or lost: a look tells.
+            # The statement does not wait: what it skipped is locked, or lost. A look finds out which.
             locked = self._ask("find_leases", missing)
             answer += [Renewal(job_id, FLAGS[stop], extended=False) for job_id, stop in locked.items()]
         return answer

@@ -20,7 +20,7 @@ class ResultVerbs(Verbs):
     _results_root: str | None = None
     """Absolute. Set by the dialect."""
     _results_named = False
-    """Somebody has named it; else it is the one that a SQLite file has."""
+    """The folder was configured; else it is the one beside the SQLite file."""
     _result_files: ResultFiles | None = None
 
     @property
@@ -73,7 +73,7 @@ class ResultVerbs(Verbs):
         """A file is needed by the outcome that names it, and by a run that holds its lease still and may yet settle.
         Both are read in one snapshot: a run that is settled in between is seen in one of the two places."""
         ids = sorted({job_id for _, job_id, _ in old})
-        rows = self._database.read(lambda session: session.rows("find_filed", ids=ids))
+        rows = self._rows("find_filed", ids=ids)
         needed = {row["id"]: (row["result_ref"], row["token"]) for row in rows}
         stray = [name for name, job_id, token in old if not _is_needed(name, token, needed.get(job_id))]
         return sum(files.remove(name) for name in stray)
@@ -93,7 +93,7 @@ class ResultVerbs(Verbs):
         """A store has a folder of its own in the one that is configured: another store may share that, and a file whose
         job is not found here would be taken for a stray."""
         if self._result_files is None and self._results_root is not None:
-            born = self._database.read(lambda session: session.tuples("store_birth"))[0][0]
+            born = self._tuples("store_birth")[0][0]
             own = hashlib.sha256(str(born).encode()).hexdigest()[:12]
             self._result_files = ResultFiles(Path(self._results_root) / own)
         return self._result_files

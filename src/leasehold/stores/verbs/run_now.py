@@ -1,4 +1,4 @@
-"""Run now: store a job and claim it at once if its kind has a place, else store nothing. One transaction decides."""
+"""Run now: store a job and claim it at once if its task has a place, else store nothing. One transaction decides."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _run_now(
     session: Session, job: NewJob, worker: str, cap: int, monotonic: float
 ) -> Grant | Full | Enqueued:
     _take_turn(session, job.task)
-    # Counted by a statement of its own: it must see what those wrote who had their turn before.
+    # Counted by a statement of its own: it must see what earlier calls wrote.
     places = session.rows("list_places", task=job.task)
     if any(place["id"] == job.id for place in places):
         return _given_before(session, job, worker)
@@ -57,14 +57,14 @@ def _run_now(
 
 
 def _take_turn(session: Session, task: str) -> None:
-    """Calls for one kind decide one after the other: two that count at the same time would both see the last place."""
+    """Calls for one task decide one after the other: two that count at the same time would both see the last place."""
     while not session.rows("lock_running_cap", task=task):
         session.run("insert_running_cap", task=task)
 
 
 def _is_taken(place: Row) -> bool:
-    """A lease that has run out takes no place: its owner is gone, or will be told. But what was placed outside may live
-    on, until it is adopted and has ended."""
+    """A lease that has run out takes no place: its worker is gone, or will be fenced. But an execution may live on
+    until it is adopted and has ended."""
     return bool(place["placed"]) or place["worker"] is None or place["lease_expires_at"] > place["now"]
 
 
@@ -82,7 +82,7 @@ def _given_before(session: Session, job: NewJob, worker: str) -> Grant | Enqueue
 
 
 def _duplicate_of(session: Session, job: NewJob) -> Enqueued | None:
-    """Whoever wants what is there already needs no place."""
+    """A call that leads to an existing job needs no place."""
     if job.unique_key is None or job.on_duplicate != "return":
         return None
     rows = find_holders(session, [(job.task, job.unique_key)])

@@ -1,4 +1,4 @@
-"""Schedules: a tick is dealt with by who moves `next_at` on, and its jobs are made in the same transaction."""
+"""Schedules: the transaction that moves `next_at` on handles the tick, and makes its jobs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ class ScheduleVerbs(EnqueueVerbs):
                 # Another worker may have made them meanwhile, with other words.
                 known |= _locked(session, [schedule.name for schedule in new])
             # After the lock: of two workers that start together the second sees the first.
-            shared = {row[0] for row in _others(session, worker, wanted)}
+            others = {"names": sorted(wanted), "worker": worker, "age": SILENT_AFTER}
+            shared = {row[0] for row in session.tuples("find_schedule_hosts", **others)}
             made = {schedule.name for schedule in new}
             found = [
                 _declare(session, wanted[name], row, name in made, starting and name not in shared)
@@ -61,12 +62,11 @@ class ScheduleVerbs(EnqueueVerbs):
 
     def leave_schedules(self, worker: str) -> None:
         """Withdraw the declarations of a worker that ends."""
-        self._database.single(lambda session: session.run("leave_schedules", worker=worker))
+        self._run("leave_schedules", worker=worker)
 
     def list_schedules(self) -> list[ScheduleRow]:
         """All schedules with their next tick."""
-        rows = self._database.read(lambda session: session.rows("list_schedules", age=SILENT_AFTER))
-        return [record_of(ScheduleRow, row) for row in rows]
+        return [record_of(ScheduleRow, row) for row in self._rows("list_schedules", age=SILENT_AFTER)]
 
     def set_schedule(self, schedule: Schedule) -> ScheduleRow:
         """Create or change a schedule at run time. Raises InvalidInput if the code of a live worker declares it."""
@@ -172,11 +172,10 @@ def _made(session: Session, row: Row, jobs: Sequence[NewJob]) -> Fired:
             return Fired([], None, overlapped=True)
         replaced = before.id
         if before.state is State.RUNNING:
-            # It has to be told, and may take a moment: the next one waits for its end.
+            # It gets a stop request, and may take a moment: the next job waits for its end.
             jobs = [replace(job, after=(replaced,), on_parent_failure="run") for job in jobs]
-        groups = _cancel(
-            session, before, f"replaced by the next tick of schedule {row['name']!r}", row["now"]
-        )
+        reason = f"replaced by the next tick of schedule {row['name']!r}"
+        groups = write_moves(session, [operate.cancel(before, now=row["now"], reason=reason)], row["now"])
     made = enqueue_in(session, jobs, groups) if jobs else []
     return Fired([one.id for one in made], replaced, overlapped=False)
 
@@ -186,10 +185,6 @@ def _living(session: Session, job_id: str | None) -> Job | None:
         return None
     job = lock(session, [job_id])[0].get(job_id)
     return job if job is not None and job.state in LIVE else None
-
-
-def _cancel(session: Session, job: Job, reason: str, now: datetime) -> Groups:
-    return write_moves(session, [operate.cancel(job, now=now, reason=reason)], now)
 
 
 def _declare(session: Session, schedule: Schedule, row: Row, new: bool, starts: bool) -> Registered:
@@ -209,10 +204,6 @@ def _declare(session: Session, schedule: Schedule, row: Row, new: bool, starts: 
 def _next_at(schedule: Schedule, row: Row) -> datetime:
     """A deploy that changes its arguments or policies neither puts off the next tick nor drops one that is due."""
     return row["next_at"] if schedule.same_ticks(_schedule(row)) else schedule.next_after(row["now"])
-
-
-def _others(session: Session, worker: str, wanted: dict[str, Schedule]) -> list[tuple[Any, ...]]:
-    return session.tuples("find_schedule_hosts", names=sorted(wanted), worker=worker, age=SILENT_AFTER)
 
 
 def _locked(session: Session, names: Sequence[str]) -> dict[str, Row]:

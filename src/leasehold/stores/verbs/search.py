@@ -1,4 +1,4 @@
-"""Search: jobs by what stands in them, and those that went wrong. Bounded: a page looks at so many jobs and no more."""
+"""Search: jobs by the text in them, and jobs that failed. A page reads a bounded number of jobs."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _search(session: Session, search: Search, limit: int, before: str | None) ->
 def _search_text(
     session: Session, search: Search, needles: Needles, limit: int, before: str | None
 ) -> SearchPage:
-    """Round by round, until the page is full or so many were looked at."""
+    """Read round by round, until the page is full or ROUNDS are over."""
     walk, ways = _walk(session, search, ROUND_WINDOW)
     numbers: list[int] = []
     looked = 0
@@ -81,7 +81,7 @@ def _search_text(
 
 
 def _beyond_doubt(session: Session, rows: Sequence[Row], needles: Needles) -> list[int]:
-    """The numbers of those that have the text where readers may see it."""
+    """The numbers of the jobs that have the text where readers may see it."""
     found = [row for row in rows if row["found"]]
     doubtful = [row["number"] for row in found if row["doubtful"]]
     if not doubtful:
@@ -95,7 +95,7 @@ def _beyond_doubt(session: Session, rows: Sequence[Row], needles: Needles) -> li
 
 
 def _summaries(session: Session, numbers: list[int], filter: Filter) -> list[Summary]:
-    """Who has gone on to another state since it was found is left out."""
+    """Jobs that have changed their state since they were found are left out."""
     if not numbers:
         return []
     parts = ("list_jobs", "search.numbers", "list_jobs.page")

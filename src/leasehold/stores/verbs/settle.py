@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple, cast
 
-from leasehold.domain.batch import MOST_AT_ONCE
+from leasehold.domain.batch import MOST_INSERTED
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.job import Job, NewJob
@@ -28,17 +28,17 @@ from leasehold.stores.verbs.stop_marks import find_marks
 from leasehold.stores.verbs.writing import BATCH, batches, write_moves
 
 WayToSucceed = Callable[[Any, Sequence[Ending]], tuple[set[int], bool]]
-"""A method for one transaction of a dialect: the numbers of those that it has left alone, and whether slots are free
-again. With each job goes what it is tied to: its lane, key, slots, time limits, questions and group."""
+"""A dialect's method for one transaction: returns the numbers of the jobs that it left alone, and whether slots are
+free again. With each job goes what it is tied to: its lane, key, slots, time limits, questions and group."""
 
 
 class _ChildLocked(Exception):
-    """Who waits for a job is judged with its end, and somebody has one of those locked."""
+    """A job that waits for this one, and has to be judged with its end, is locked."""
 
 
 @dataclass(slots=True)
 class _Call:
-    """What one settle was asked, and what it has found out so far."""
+    """The parameters of one settle, and what it has found out so far."""
 
     wait: bool
     unstorable: set[str]
@@ -124,8 +124,8 @@ class SettleVerbs(EnqueueVerbs):
     def _settle_succeeded(self, endings: Sequence[Ending], call: _Call) -> tuple[set[str], bool]:
         """Way by way, each with what the one before has left. When the database refuses a value, halve until the
         culprit stands alone: it ends failed, the others go through. Each way is a transaction of its own, so each is
-        halved by itself: what an earlier one has settled must not be sent again. Who was settled, and whether slots are
-        free again."""
+        halved by itself: what an earlier one has settled must not be sent again. Returns the settled ids, and whether
+        slots are free again."""
         done: set[str] = set()
         freed: list[bool] = []
         for way in self._ways_to_succeed:
@@ -194,7 +194,7 @@ def settled_columns(endings: Sequence[Ending]) -> Columns:
 
 def settle_in(session: Session, endings: Sequence[Ending], wait: bool = True) -> list[Job]:
     """Decide and write in a transaction that is open; the jobs whose holder it still was, as they are now. Without
-    `wait`, those that somebody has locked are left out; _ChildLocked: somebody has locked one that waits for them."""
+    `wait`, locked jobs are left out; _ChildLocked: a job that waits for one of them is locked."""
     wanted = {ending.id: ending for ending in endings}
     jobs, now = lock_held(session, wanted) if wait else lock_free_held(session, wanted)
     moves = [] if now is None else _decide(session, jobs.values(), wanted, now)
@@ -241,17 +241,17 @@ class _Screened(NamedTuple):
     """Successes with follow-ups."""
     other: list[Ending]
     unstorable: set[str]
-    """Who cannot be stored as it is."""
+    """Jobs whose ending cannot be stored as it is."""
 
 
 def _screened(endings: Iterable[Ending]) -> _Screened:
-    """Text that the databases would treat differently is refused before they are asked: SQLite keeps a NUL, or all that
+    """Text that the databases would treat differently is refused before it is sent: SQLite keeps a NUL, or all that
     stands before it, PostgreSQL takes neither it nor half a surrogate pair."""
     screened = _Screened([], [], [], set())
     good = screened.good
     for ending in endings:
         if ending.token < 1:
-            continue  # Nobody ever holds token 0.
+            continue  # no lease has token 0
         outcome = ending.outcome
         says_nothing = type(outcome) is Success and outcome.result is None and outcome.result_ref is None
         # Most of a busy worker's say nothing: they are spared the look.
@@ -296,7 +296,7 @@ def _with_follow_ups(endings: Iterable[Ending]) -> Iterator[list[Ending]]:
     number = 0
     for ending in endings:
         more = len(_follow_ups(ending))
-        if batch and (len(batch) == BATCH or number + more > MOST_AT_ONCE):
+        if batch and (len(batch) == BATCH or number + more > MOST_INSERTED):
             yield batch
             batch, number = [], 0
         batch.append(ending)

@@ -91,7 +91,7 @@ class StepVerbs(Verbs):
 
     def load_checkpoint(self, job_id: str) -> str | None:
         """The checkpoint that an attempt of the job kept last (encoded JSON)."""
-        rows = self._database.read(lambda session: session.tuples("load_checkpoint", id=job_id))
+        rows = self._tuples("load_checkpoint", id=job_id)
         return rows[0][0] if rows else None
 
     def inside_transaction(self) -> AbstractContextManager[None]:

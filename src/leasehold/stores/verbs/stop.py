@@ -1,4 +1,4 @@
-"""Stop: find what a scope covers, move it in short transactions, and remember which runs were told.
+"""Stop: find what a scope covers, move it in short transactions, and remember which attempts got the request.
 
 Finding is a read and locks nothing; each batch is decided under its rows' locks, so a job that was claimed meanwhile is
 flagged instead of cancelled, and one that has ended is left alone.
@@ -65,8 +65,7 @@ class StopVerbs(Verbs):
 
     def still_running(self, ids: Sequence[str]) -> list[str]:
         """Which of these jobs still run."""
-        rows = self._database.read(lambda session: session.tuples("still_running", ids=sorted(ids)))
-        return [row[0] for row in rows]
+        return [row[0] for row in self._tuples("still_running", ids=sorted(ids))]
 
 
 def _find(session: Session, scope: StopScope, before: str | None, running: bool) -> Stoppable:
@@ -88,7 +87,7 @@ def _find(session: Session, scope: StopScope, before: str | None, running: bool)
 
 
 def _ways(walk: Walk, running: bool) -> list[Way]:
-    """Those that read the least."""
+    """The ways that read the least."""
     if running:
         return walk.ways_to([State.RUNNING])
     if "group" in walk.requested:

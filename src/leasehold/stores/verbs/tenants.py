@@ -10,7 +10,7 @@ from leasehold.domain.checks.instants import EARLIEST
 from leasehold.domain.checks.names import checked_tenant
 from leasehold.domain.errors import InvalidInput, TenantNotFound
 from leasehold.domain.records import TenantRow
-from leasehold.stores.database.wakeups import Hint, notify_workers_here, tenants_of
+from leasehold.stores.database.wakeups import Hint, notify_here, tenants_of
 from leasehold.stores.verbs.writing import Verbs
 
 
@@ -33,8 +33,8 @@ class TenantVerbs(Verbs):
                     f"{taken} is there, and belongs to no tenant",
                     "remove it, or choose another name",
                 )
-            # First the row: whoever dies on the way leaves something that the next call can go on with.
-            self._database.single(lambda session: session.run("insert_tenant", name=name))
+            # First the row: if the process dies on the way, the next call can go on from it.
+            self._run("insert_tenant", name=name)
         self._make(name)
         self._mark(name, ready=True)
         return True
@@ -45,11 +45,11 @@ class TenantVerbs(Verbs):
             raise TenantNotFound(name)
         self._mark(name, ready=False)
         self._remove(name)
-        self._database.single(lambda session: session.run("delete_tenant", name=name))
+        self._run("delete_tenant", name=name)
 
     def list_tenants(self) -> list[TenantRow]:
         """All tenants, including those that are not ready."""
-        return [TenantRow(**row) for row in self._database.read(lambda session: session.rows("list_tenants"))]
+        return [TenantRow(**row) for row in self._rows("list_tenants")]
 
     def find_tenant(self, name: str) -> TenantRow:
         """The tenant, if it is ready. Raises TenantNotFound."""
@@ -60,21 +60,20 @@ class TenantVerbs(Verbs):
 
     def notified_tenants(self, since: datetime | None = None) -> list[TenantRow]:
         """The tenants that `notify_tenants` named since then, including new ones and those that are not ready."""
-        rows = self._database.read(lambda session: session.rows("notified_tenants", since=since or EARLIEST))
-        return [TenantRow(**row) for row in rows]
+        return [TenantRow(**row) for row in self._rows("notified_tenants", since=since or EARLIEST)]
 
     def notify_tenants(self, names: Sequence[str], hint: Hint) -> None:
         """Notify the workers in every process that there may be work in these tenants; with STOP, that a running job
         may have a stop request."""
-        self._database.single(lambda session: session.run("notify_tenants", names=list(names)))
-        notify_workers_here(tenants_of(self.label), hint)
+        self._run("notify_tenants", names=list(names))
+        notify_here(tenants_of(self.label), hint)
 
     def _find(self, name: str) -> TenantRow | None:
-        rows = self._database.read(lambda session: session.rows("find_tenant", name=name))
+        rows = self._rows("find_tenant", name=name)
         return TenantRow(**rows[0]) if rows else None
 
     def _mark(self, name: str, ready: bool) -> None:
-        self._database.single(lambda session: session.run("mark_tenant", name=name, ready=ready))
+        self._run("mark_tenant", name=name, ready=ready)
         self.notify_tenants([name], Hint.WORK)
 
     # -- each dialect's own ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Tokens: who may ask over HTTP. The store knows their hashes, never the tokens themselves."""
+"""Tokens for callers of the HTTP API. The store knows their hashes, never the tokens themselves."""
 
 from __future__ import annotations
 
@@ -32,13 +32,12 @@ class TokenVerbs(Verbs):
 
     def find_token(self, hash: str) -> Token | None:
         """The token with this hash, if it is valid now by the store's clock."""
-        rows = self._database.read(lambda session: session.rows("find_token", hash=hash))
+        rows = self._rows("find_token", hash=hash)
         return _token(rows[0]) if rows else None
 
     def list_tokens(self) -> list[TokenRow]:
         """All tokens, without their hashes."""
-        rows = self._database.read(lambda session: session.rows("list_tokens"))
-        return [TokenRow(_token(row), bool(row["live"])) for row in rows]
+        return [TokenRow(_token(row), bool(row["live"])) for row in self._rows("list_tokens")]
 
     def revoke_token(self, name: str) -> bool:
         """Make the token invalid from now on. False: there is no such token."""

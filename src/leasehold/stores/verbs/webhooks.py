@@ -1,4 +1,4 @@
-"""Webhooks: listeners with an address. Their secrets leave the store only towards who signs."""
+"""Webhooks: listeners with an address. Their secrets leave the store only for signing."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ class WebhookVerbs(HookVerbs):
 
     def list_webhooks(self) -> list[Webhook]:
         """All webhooks."""
-        rows = self._database.read(lambda session: session.rows("list_webhooks"))
-        return [Webhook(secret=row.pop("signing_key"), **row) for row in rows]
+        return [Webhook(secret=row.pop("signing_key"), **row) for row in self._rows("list_webhooks")]
 
     def find_webhook(self, name: str) -> Webhook | None:
         """The webhook, or None."""

@@ -1,4 +1,4 @@
-"""Workers as they tell of themselves, and what stands in which lane: what `why`, `lanes` and `queues` show."""
+"""The workers' own reports, and the heads of lanes: what `why`, `lanes` and `queues` show."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leasehold.stores.database.wakeups import NearWakeups
 from leasehold.stores.verbs.writing import Verbs
 
 SILENT_AFTER = 45.0
-"""A worker tells of itself every 10 seconds; one that was silent for longer than this is not counted on."""
+"""A worker reports every 10 seconds; one that was silent for longer than this counts as gone."""
 
 
 class WorkerVerbs(Verbs):
@@ -23,33 +23,30 @@ class WorkerVerbs(Verbs):
 
     def beat_worker(self, card: WorkerCard) -> None:
         """Store what a worker reports about itself. No decision depends on it."""
-        self._database.single(
-            lambda session: session.run(
-                "beat_worker",
-                worker=card.name,
-                queues=json.dumps(card.queues),
-                tasks=json.dumps(card.tasks),
-                sites=json.dumps(card.sites),
-                tenants=json.dumps(card.tenants),
-                concurrency=card.concurrency,
-                running=card.running,
-                draining=card.draining,
-                version=card.version,
-            )
+        self._run(
+            "beat_worker",
+            worker=card.name,
+            queues=json.dumps(card.queues),
+            tasks=json.dumps(card.tasks),
+            sites=json.dumps(card.sites),
+            tenants=json.dumps(card.tenants),
+            concurrency=card.concurrency,
+            running=card.running,
+            draining=card.draining,
+            version=card.version,
         )
 
     def forget_worker(self, worker: str) -> None:
         """Delete a worker's report."""
-        self._database.single(lambda session: session.run("forget_worker", worker=worker))
+        self._run("forget_worker", worker=worker)
 
     def forget_silent_workers(self, age: float = 3600.0) -> None:
         """Delete reports that are older than `age` seconds."""
-        self._database.single(lambda session: session.run("forget_silent_workers", age=age))
+        self._run("forget_silent_workers", age=age)
 
     def list_workers(self, age: float = SILENT_AFTER, tenant: str | None = None) -> list[WorkerCard]:
         """Workers that reported in the last `age` seconds and serve this store, or this tenant of it."""
-        rows = self._database.read(lambda session: session.rows("list_workers", age=age))
-        return [card for row in rows if (card := _card(row)).serves(tenant)]
+        return [card for row in self._rows("list_workers", age=age) if (card := _card(row)).serves(tenant)]
 
     def near_wakeups(self) -> NearWakeups:
         """`wakeups` for hints from this process only, without a connection or a thread."""
@@ -60,28 +57,26 @@ class WorkerVerbs(Verbs):
         check_page(limit)
         (after,) = (0,) if cursor is None else parts_of(cursor, int)
         requested = {"worker": worker, "after": after, "limit": limit + 1}
-        rows = self._database.read(lambda session: session.rows("list_leases", **requested))
+        rows = self._rows("list_leases", **requested)
         more = cursor_of(rows[limit - 1]["seq"]) if len(rows) > limit else None
         return LeasePage([_lease(row) for row in rows[:limit]], more)
 
     def list_executions(self, limit: int = 500) -> list[ExecutionRow]:
         """Executions outside the workers, watched or orphaned, the oldest first."""
-        rows = self._database.read(lambda session: session.rows("list_executions", limit=limit))
-        return [record_of(ExecutionRow, row) for row in rows]
+        return [record_of(ExecutionRow, row) for row in self._rows("list_executions", limit=limit)]
 
     def list_lanes(self, limit: int = 500) -> list[LaneHolder]:
         """Lanes that are held or halted, and the job that does so."""
-        rows = self._database.read(lambda session: session.rows("list_lanes", limit=limit))
+        rows = self._rows("list_lanes", limit=limit)
         return [record_of(LaneHolder, row, state=State(row["state"])) for row in rows]
 
     def list_gates(self) -> list[tuple[str, str]]:
         """Every (queue, task) that ever had a job."""
-        rows = self._database.read(lambda session: session.tuples("list_gates"))
-        return [(queue, task) for queue, task in rows]
+        return [(queue, task) for queue, task in self._tuples("list_gates")]
 
     def lane_front(self, lane: str) -> tuple[str | None, str | None]:
         """The first job of the lane, and the job that blocks it."""
-        row = self._database.read(lambda session: session.rows("find_lane_head", lane=lane))[0]
+        row = self._rows("find_lane_head", lane=lane)[0]
         return row["head"], row["blocker"]
 
 

@@ -26,7 +26,7 @@ from leasehold.stores.verbs.outbox import notify, notify_about_groups
 
 T = TypeVar("T")
 BATCH = 500
-"""Rows a short transaction may touch: on SQLite nobody else writes meanwhile."""
+"""Most rows that a short transaction touches: on SQLite no other can write meanwhile."""
 
 Groups = dict[str, int]
 """Groups that have changed, by name, and by how many their jobs that still live have become more or fewer."""
@@ -38,7 +38,7 @@ class Verbs:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._worker_names: set[str] = set()
-        """Names that have a number. They keep it."""
+        """Names that have a number, which they keep."""
 
     @property
     def label(self) -> str:
@@ -49,6 +49,18 @@ class Verbs:
         """Close the store's connections."""
         self._database.close()
 
+    def _rows(self, statement: str, /, **parameters: Any) -> list[Row]:
+        """Run one statement for reading."""
+        return self._database.read(lambda session: session.rows(statement, **parameters))
+
+    def _tuples(self, statement: str, /, **parameters: Any) -> list[tuple[Any, ...]]:
+        """Run one statement for reading, each row as a tuple."""
+        return self._database.read(lambda session: session.tuples(statement, **parameters))
+
+    def _run(self, statement: str, /, **parameters: Any) -> None:
+        """Run one statement that writes; it is a transaction by itself."""
+        self._database.single(lambda session: session.run(statement, **parameters))
+
     def _make_worker_name(self, worker: str) -> None:
         """In a transaction of its own, before the first claim: a lease knows its owner by a number."""
         if worker not in self._worker_names:
@@ -58,7 +70,7 @@ class Verbs:
             self._worker_names.add(worker)
 
     def _still_held(self, leases: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
-        """Of those that a statement has passed over: locked by somebody, for the others are lost."""
+        """Of the leases that a statement has skipped, those that are only locked; the others are lost."""
         tokens = dict(sorted(leases))  # of two of one job, only the later can be held
         if not tokens:
             return set()
@@ -73,7 +85,7 @@ def write(session: Session, moves: Sequence[Move], now: datetime) -> None:
 
 
 def write_moves(session: Session, moves: Sequence[Move], now: datetime) -> Groups:
-    """As `write`, but the groups that have changed are left to the caller: a transaction tells each of them once,
+    """As `write`, but the groups that have changed are left to the caller: a transaction counts each of them once,
     and locks them last. Jobs that wait for an ended one are judged here, wave by wave."""
     groups: Groups = {}
     written: list[Move] = []
@@ -99,7 +111,7 @@ def group_records(groups: Mapping[str, int]) -> Records:
 
 
 def _with_ties(move: Move) -> Move:
-    """Whoever has asked a question has to close it at its end."""
+    """A job with a question is tied: its end has to close the question."""
     if move.asks is None or move.job.special >= TIED:
         return move
     return replace(move, job=replace(move.job, special=TIED))
@@ -218,7 +230,7 @@ _SIDES = (
 
 
 def find_holders(session: Session, keys: Sequence[tuple[str, str]]) -> list[Row]:
-    """Who holds these unique keys, each with its kind, now."""
+    """The jobs that hold these unique keys, each given with its task."""
     pairs = Columns(tasks=[task for task, _ in keys], keys=[key for _, key in keys])
     return session.rows("find_key_holders", pairs=pairs)
 
@@ -292,7 +304,8 @@ def _write_notes(session: Session, moves: Sequence[Move]) -> None:
 
 
 def _open_questions(session: Session, job_id: str, requested: Sequence[QuestionAsked]) -> None:
-    """These, and no others: one that an earlier run has asked and this one has not would keep the job waiting."""
+    """Open these questions and withdraw all others: one that only an earlier attempt asked would keep the job
+    waiting."""
     session.run("withdraw_questions", id=job_id, keys=sorted({question.key for question in requested}))
     for question in requested:
         session.run(

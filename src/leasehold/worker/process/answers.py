@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 
 from leasehold.domain import errors, signals
 from leasehold.domain.errors import StoreError
-from leasehold.domain.pickling import Portable
+from leasehold.domain.pickling import Portable, rebuilt
 from leasehold.worker.process.rpc_server import CALLS
 
 STOP = b"{}"
@@ -49,7 +49,4 @@ def _error(name: str, args: list[Any], facts: dict[str, Any], text: str) -> Base
     kind = getattr(errors, name, None) or getattr(signals, name, None)
     if not (isinstance(kind, type) and issubclass(kind, Portable)):
         return StoreError(f"{name}: {text}")
-    error: BaseException = kind.__new__(kind)
-    error.args = tuple(args)
-    vars(error).update(facts)
-    return error
+    return rebuilt(kind, tuple(args), facts)

@@ -6,12 +6,10 @@ import signal
 from collections.abc import Iterable
 from typing import Any
 
-from leasehold.domain.job import Grant
 from leasehold.domain.outcome import AttemptTimedOut, Crashed, HandedBack, Outcome, Success
 from leasehold.domain.signals import StopRequested
 from leasehold.run.attempt import Attempt
-from leasehold.run.journal import Journal
-from leasehold.run.stream_buffer import StreamWriter
+from leasehold.run.error_text import signal_name
 from leasehold.tasks.definition import TaskDefinition, margin
 from leasehold.worker.process.child import Child
 from leasehold.worker.process.endings import STOPPED, outcome_from
@@ -52,24 +50,13 @@ class Processes:
 class ProcessAttempt(Attempt):
     _child: Child | None = None
     _over: str | None = None
-
-    def __init__(
-        self,
-        processes: Processes,
-        grant: Grant,
-        definition: TaskDefinition,
-        held_at: float,
-        sent_at: float,
-        journal: Journal,
-        writer: StreamWriter,
-    ) -> None:
-        super().__init__(grant, definition, held_at, sent_at, journal, writer)
-        self._processes = processes
+    processes: Processes
+    """Set before it runs."""
 
     def call(self, arguments: dict[str, Any]) -> Success:
         """The arguments have been checked; the child reads them again, from the job."""
         journal = self.needed_journal()
-        sheet = JobSheet(self._processes.sheet_of(self.definition), self.grant, journal.has_folder)
+        sheet = JobSheet(self.processes.sheet_of(self.definition), self.grant, journal.has_folder)
         try:
             child = Child(self, sheet)
         except OSError as error:
@@ -107,7 +94,7 @@ class ProcessAttempt(Attempt):
 
     def _grace(self) -> float:
         """0 if the lease is lost: the next attempt may run already. Else the guard kills it at the lease's end."""
-        return 0.0 if self.cause == "lost" else self._processes.stop_grace
+        return 0.0 if self.cause == "lost" else self.processes.stop_grace
 
     # -- how it ended ----------------------------------------------------------------------------------------------
     def _judged(self, child: Child) -> Success:
@@ -141,7 +128,7 @@ class ProcessAttempt(Attempt):
             return AttemptTimedOut(
                 f"it computed for longer than cpu_time={self.definition.settings.cpu_time!r}"
             )
-        text = f"its process was killed by {_name(number)}"
+        text = f"its process was killed by {signal_name(number)}"
         if number == signal.SIGKILL:
             text += "; the kernel does that where memory runs out"
         return Crashed(f"{text}\n\n{stack}" if stack else text)
@@ -158,10 +145,3 @@ class ProcessAttempt(Attempt):
 
     def over_budget(self) -> object:
         return self._over
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:  # a real-time signal
-        return f"signal {number}"

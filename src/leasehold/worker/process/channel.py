@@ -10,7 +10,7 @@ import threading
 from contextlib import AbstractContextManager, nullcontext
 
 _LENGTH = struct.Struct("!Q")
-LOOK_EVERY = 1.0
+CHECK_EVERY = 1.0
 """Seconds. A thread that waits in the kernel for a socket does not notice that its own process has closed it."""
 
 
@@ -57,7 +57,7 @@ class Channel:
         while len(data) < count:
             try:
                 self._check()
-                if not self._readable.poll(1000 * LOOK_EVERY):
+                if not self._readable.poll(1000 * CHECK_EVERY):
                     continue
                 piece = self._end.recv(min(count - len(data), 1 << 20))
             except OSError:

@@ -20,7 +20,7 @@ from leasehold.run.error_text import OURS
 from leasehold.worker.process.answers import STOP, write_answer, write_error
 from leasehold.worker.process.channel import Channel
 from leasehold.worker.process.job_message import JobSheet, write_sheet
-from leasehold.worker.process.rpc_server import Served
+from leasehold.worker.process.rpc_server import RpcServer
 
 LAST_BREATH = 2.0
 """Seconds from the end of the channel to the end of the child, before it is killed."""
@@ -44,7 +44,7 @@ class Child:
         """The child was killed because its lease ran out."""
         self._run = run
         self._sheet = sheet
-        self._served = Served(run)
+        self._server = RpcServer(run)
         self._pid = 0
         self._guard_lives = True
         self._received = b""
@@ -161,7 +161,7 @@ class Child:
         if "ask" in message:
             self._serve(message["ask"], message["verb"], message["args"])
         elif "emit" in message:
-            self._served.emit(*message["emit"])
+            self._server.emit(*message["emit"])
         elif "alive" in message:
             self._run.show_life()
         else:
@@ -170,7 +170,7 @@ class Child:
 
     def _serve(self, number: int, verb: str, args: list[Any]) -> None:
         try:
-            frame = write_answer(number, verb, self._served.call(verb, args))
+            frame = write_answer(number, verb, self._server.call(verb, args))
         except (Exception, StopRequested) as error:
             frame = write_error(number, error)
         self._answer(frame)

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from leasehold.domain.outcome import Breached, Failure, Outcome, QuestionAsked, Snoozed, Stopped, Success
 
 STOPPED = "stopped"
-"""The child ended because it was asked to stop. Its worker knows why."""
+"""The child ended because of a stop request. Its worker knows the reason."""
 
 _KINDS: dict[str, Any] = {
     kind.__name__: kind for kind in (Success, Failure, Stopped, Snoozed, QuestionAsked, Breached)

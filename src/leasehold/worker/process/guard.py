@@ -20,7 +20,7 @@ import socket
 import time
 from typing import NoReturn
 
-from leasehold.runners.shim import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, children, prctl
+from leasehold.runners.shim import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, kill_children, prctl
 
 NEVER = float("inf")
 KILL_AGAIN = 1.0
@@ -155,16 +155,7 @@ class Guard:
 
     def _end_what_is_left(self) -> None:
         self._signal(signal.SIGKILL)
-        while True:
-            for pid in children():
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-            try:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if not pid:
-                time.sleep(0.002)
+        kill_children()
 
     def _signal(self, number: int) -> None:
         """Signal the child's group, or, if the child has left it, the child."""

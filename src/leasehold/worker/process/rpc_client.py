@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any, NoReturn
 
 from leasehold.domain.errors import InvalidInput
-from leasehold.run.stream_buffer import RunStream, Teller
+from leasehold.run.stream_buffer import Emitter, RunStream
 from leasehold.worker.process.answers import read_answer
 from leasehold.worker.process.channel import Channel
 from leasehold.worker.process.rpc_server import CALLS, FLUSH
@@ -23,7 +23,7 @@ CUT_OFF = 74
 
 
 class Link:
-    """The child's end of the channel: asks, and is told to stop."""
+    """The child's end of the channel: sends requests, and receives answers and the stop."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -37,7 +37,7 @@ class Link:
         threading.Thread(target=self._receive, name="leasehold-worker-link", daemon=True).start()
 
     def on_stop(self, call: Callable[[], None]) -> None:
-        """In the link's thread; here, if it was told before."""
+        """Call it in the link's thread when the stop arrives; at once, if it has arrived."""
         with self._lock:
             self._on_stop = call
             stopping = self._stop_requested
@@ -62,7 +62,7 @@ class Link:
                 self._request.pop(number).set_exception(error)
             else:
                 self._request.pop(number).set_result(answer)
-        # The worker is gone, or cut off: nobody would take a result.
+        # The worker is gone, or cut off: no result would arrive.
         os._exit(CUT_OFF)
 
     def _stop(self) -> None:
@@ -102,12 +102,12 @@ class RemoteStore:
 
 
 class RemoteWriter:
-    """What a run tells goes over the channel, in order; the worker batches it."""
+    """An attempt's updates go over the channel, in order; the worker batches them."""
 
     def __init__(self, link: Link) -> None:
         self._link = link
 
-    def stream_of(self, run: Teller) -> RunStream:
+    def stream_of(self, run: Emitter) -> RunStream:
         if run.stream is None:
             run.stream = RunStream(run.grant)
         return run.stream

@@ -14,7 +14,7 @@ from leasehold.domain.signals import StopRequested
 from leasehold.domain.stream import LOG
 from leasehold.run.attempt import Attempt
 from leasehold.run.context import SyncContext
-from leasehold.run.stream import LOOK_EVERY
+from leasehold.run.stream import CHECK_STOP_EVERY
 from leasehold.stores.results import Acquired
 
 
@@ -49,7 +49,7 @@ CALLS: dict[str, Call] = {
 }
 
 
-class Served:
+class RpcServer:
     """Answers the calls of one child."""
 
     def __init__(self, run: Attempt) -> None:
@@ -79,10 +79,10 @@ class Served:
         if kind == LOG:
             run.log_line(text.removesuffix("\n"))
             return
-        with contextlib.suppress(StopRequested):  # nobody takes it any more
+        with contextlib.suppress(StopRequested):  # the attempt ends; its updates are dropped
             while not run.emit(kind, data, key):
                 if run.writer is not None and run.stream is not None:
-                    run.writer.wait_for_room(run.stream, LOOK_EVERY)
+                    run.writer.wait_for_room(run.stream, CHECK_STOP_EVERY)
                 run.raise_if_stopped()
 
 
