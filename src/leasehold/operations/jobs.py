@@ -242,7 +242,7 @@ def logs(backend: Backend, job_id: JobId) -> list[LogTail]:
 
 @read("progress.read", guard="job", http="GET /v1/jobs/{id}/progress")
 def progress(backend: Backend, job_id: JobId) -> Progress | None:
-    """How far it is, as it last reported."""
+    """Show how far a job is, as it last reported."""
     return backend.store.progress(job_id)
 
 

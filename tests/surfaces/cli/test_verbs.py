@@ -29,7 +29,9 @@ def test_what_belongs_to_a_job_is_listed_by_itself(app, here):
     (relative,) = here("jobs", "relatives", second.id, "--json").lines
     assert (relative["relation"], relative["id"]) == ("waits_for", first.id)
     assert first.id in here("jobs", "relatives", second.id).out
-    for word in ("steps", "questions", "budget"):
+    assert here("jobs", "progress", first.id, "--json").json is None
+    assert here("jobs", "progress", first.id).out == "none\n"
+    for word in ("steps", "questions", "budget", "spending"):
         assert here("jobs", word, first.id, "--json").lines == []
         assert here("jobs", word, first.id).code == 0
     assert here("jobs", "history", "f" * 32).code == 3
