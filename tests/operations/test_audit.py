@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -42,6 +43,7 @@ from tests.backends import Backend, new_job, put
 from tests.contract.lives import end, in_state, orphan, run
 
 SECRET = "swordfish"
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
 """Whatever must not be seen is called so, or holds it."""
 READERS = {
     "agroup_status", "ask_again_in", "attempts", "await_job", "budget", "check_clock", "check_health", "count",
@@ -270,6 +272,7 @@ CHANGING: dict[str, Callable[[Scene], Case]] = {
     "interrupt": on_job("interrupt", "job.interrupt", State.QUEUED),
     "resume": on_job("resume", "job.resume", State.FAILED, args=json.dumps({"key": SECRET})),
     "skip": on_job("skip", "job.skip", State.FAILED),
+    "snooze": on_job("snooze", "job.snooze", State.QUEUED, until=LATER, reason="closed"),
     "release": on_job("release", "job.release", State.PENDING),
     "retry": on_job("retry", "job.retry", State.FAILED),
     "abandon": abandon,

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Literal
 
 from leasehold.domain.checks.ids import checked_id
+from leasehold.domain.checks.instants import checked_instant
 from leasehold.domain.checks.texts import checked_actor, checked_reason
 from leasehold.domain.errors import InvalidInput, InvalidState, JobNotFound, LeaseholdError
 from leasehold.domain.frozen import frozen
@@ -15,7 +16,7 @@ from leasehold.domain.records import ALL, Criteria, Filter
 from leasehold.domain.search import Search
 from leasehold.domain.states import State
 
-BulkVerb = Literal["cancel", "pause", "interrupt", "resume", "retry", "skip", "release"]
+BulkVerb = Literal["cancel", "pause", "interrupt", "resume", "retry", "skip", "snooze", "release"]
 
 SAMPLE = 20
 """Most ids that a report names."""
@@ -88,6 +89,8 @@ class BulkRequest:
     reason: str | None = None
     fresh: bool = False
     """For `resume` only."""
+    snooze_until: datetime | None = None
+    """For `snooze` only, which needs it unless it is a dry run; `until` belongs to the search."""
     text: str | None = None
     """Text to find in arguments or error, as in `Search`; so are the next three fields."""
     since: datetime | None = None
@@ -110,6 +113,12 @@ class BulkRequest:
             raise InvalidInput("reason", f"is not used by {self.verb}", "leave it out")
         if self.fresh and self.verb != "resume":
             raise InvalidInput("fresh", f"has no meaning for {self.verb}", "leave it out")
+        if self.snooze_until is not None:
+            checked_instant(self.snooze_until, "until")
+            if self.verb != "snooze":
+                raise InvalidInput("until", f"has no meaning for {self.verb}", "leave it out")
+        elif self.verb == "snooze" and not self.dry_run:
+            raise InvalidInput("until", "is missing", "give the time when the jobs are due")
         checked_actor(self.actor)
         checked_reason(self.reason)
         if self.cursor is not None:
@@ -134,6 +143,8 @@ class BulkRequest:
             given["reason"] = self.reason
         if self.fresh:
             given["fresh"] = True
+        if self.snooze_until is not None:
+            given["until"] = self.snooze_until
         return given
 
 

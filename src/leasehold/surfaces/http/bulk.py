@@ -32,6 +32,7 @@ def add_to(router: APIRouter) -> None:
             actor=caller.actor,
             reason=body.reason,
             fresh=body.fresh,
+            snooze_until=body.until,
         )
         report = caller.operations.bulk(request)
         return list_responses.BulkReport(

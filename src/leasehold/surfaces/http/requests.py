@@ -122,3 +122,4 @@ class Bulk(Body):
     )
     reason: Reason = None
     fresh: StrictBool = Field(default=False, description="Of resume: forget steps and checkpoints.")
+    until: Instant | None = Field(default=None, description="Of snooze: when they are due.")
