@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.architecture.sources import ROOT
+from tests.architecture.sources import PACKAGE, ROOT
 from tests.backends import Backend
 
 TOY = """
@@ -23,6 +22,8 @@ from leasehold import Leasehold
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.http import create_app
+from leasehold.remote.operator import RemoteOperator
+from leasehold.remote.transport import Connections, Line
 from leasehold.operations.arguments import Actor, JobId, Reason
 from leasehold.operations.verb import Backend, verb
 from leasehold.surfaces.cli.main import run
@@ -78,25 +79,33 @@ with app, listening(app, create_app(app)) as server:
     in_bulk = new("q2")
     bulk = {"verb": "nudge", "queue": "q2", "dry_run": False}
     found["bulk"] = http.post("/v1/jobs/bulk", json=bulk).json()["changed"], app.get(in_bulk).state
+    over_remote = new()
+    connections = Connections(server.url, server.token("read", "operate"), 30)
+    row = RemoteOperator(Line(connections, None)).call(nudge, over_remote, times=5)
+    connections.close()
+    found["remote"] = row.id == over_remote, row.state, row.reason
     found["help"] = cli("jobs", "--help")[1], cli("queues", "--help")[1]
     code, text = cli("queues", "nudge", "q1", "--times", "2", "--json")
     found["queue"] = code, json.loads(text)
     found["queue in words"] = cli("queues", "nudge", "q1")
     found["audit"] = [(row.verb, row.target, row.detail) for row in app.audit(verb="job.nudge").entries]
-    found["ids"] = [in_bulk, listed, named, over_http]
+    found["ids"] = [over_remote, in_bulk, listed, named, over_http]
 print(json.dumps(found))
 """
 
 
-@pytest.fixture
-def toy(backend: Backend, tmp_path: Path) -> dict[str, Any]:
-    """What a program finds that adds verbs to its table: in a process of its own, so that no other test sees them."""
-    program = tmp_path / "toy.py"
-    program.write_text(TOY)
+def ran(source: str, backend: Backend, folder: Path) -> dict[str, Any]:
+    """What a program has found: in a process of its own, so that no other test sees what it adds."""
+    program = folder / "toy.py"
+    program.write_text(source)
     done = subprocess.run(
         [sys.executable, str(program)],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT), "LEASEHOLD_URL": backend.url, "LEASEHOLD_SCHEMA": backend.schema},
+        cwd=folder,
+        env={
+            "PYTHONPATH": f"{folder}:{ROOT}",
+            "LEASEHOLD_URL": backend.url,
+            "LEASEHOLD_SCHEMA": backend.schema,
+        },
         capture_output=True,
         text=True,
         timeout=120,
@@ -106,16 +115,20 @@ def toy(backend: Backend, tmp_path: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_new_verb_is_on_http_the_command_line_in_bulk_and_in_the_audit(toy: dict[str, Any]):
+def test_a_new_verb_is_on_http_the_command_line_remote_in_bulk_and_in_the_audit(
+    backend: Backend, tmp_path: Path
+):
+    toy = ran(TOY, backend, tmp_path)
     assert toy["http"] == [200, "nudged 2 times"]
     assert (toy["openapi"]["summary"], toy["openapi"]["description"]) == ("Nudge Job", "Nudge a job.")
     assert toy["by id"] == [0, "paused", "nudged 3 times"]
     assert toy["by filter"] == [0, [True], "nudged 4 times"]
     assert toy["usage"] == 2, "it has the options of its own verb, and no others"
     assert toy["bulk"] == [1, "paused"]
-    assert [verb for verb, _, _ in toy["audit"]] == ["job.nudge"] * 4
+    assert toy["remote"] == [True, "paused", "nudged 5 times"]
+    assert [verb for verb, _, _ in toy["audit"]] == ["job.nudge"] * 5
     assert [target for _, target, _ in toy["audit"]] == toy["ids"]
-    assert toy["audit"][2][2] == {"times": 3}
+    assert toy["audit"][3][2] == {"times": 3}
     in_jobs, in_queues = toy["help"]
     assert "Nudge a job." in in_jobs
     assert "Nudge a queue." in in_queues
@@ -123,4 +136,51 @@ def test_a_new_verb_is_on_http_the_command_line_in_bulk_and_in_the_audit(toy: di
     assert toy["queue in words"] == [0, "queue.nudge q1: nothing to do\n"]
 
 
-# Here: the same verb through `Remote`, and a new field of a job in every JSON.
+FIELD = """    updated_at: datetime = field(compare=False)
+"""
+SHOW = """
+import contextlib, io, json, os
+
+from leasehold import Leasehold
+from leasehold.http import create_app
+from leasehold.remote import Remote
+from leasehold.surfaces.cli.main import run
+from tests.surfaces.serving import listening
+
+app = Leasehold(os.environ["LEASEHOLD_URL"], schema=os.environ["LEASEHOLD_SCHEMA"])
+
+
+@app.task
+def work() -> None: ...
+
+
+with app, listening(app, create_app(app)) as server:
+    job = app.enqueue("work")
+    http = server.client("read", "operate")
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        run(["jobs", "show", job.id, "--json"])
+    with Remote(server.url, token=server.token("read")) as remote:
+        row = remote.get(job.id).__row__
+    paths = http.get("/openapi.json").json()["components"]["schemas"]["Job"]["properties"]
+    found = {
+        "http": http.get(f"/v1/jobs/{job.id}").json()["toy"],
+        "a verb": http.post(f"/v1/jobs/{job.id}/pause").json()["toy"],
+        "openapi": paths["toy"]["description"],
+        "--json": json.loads(out.getvalue())["toy"],
+        "remote": row.toy,
+    }
+print(json.dumps(found))
+"""
+
+
+def test_a_new_field_of_a_job_is_in_every_json(backend: Backend, tmp_path: Path):
+    """In a copy of the package, with one line more."""
+    shutil.copytree(PACKAGE, tmp_path / "leasehold", ignore=shutil.ignore_patterns("__pycache__"))
+    records = tmp_path / "leasehold" / "domain" / "job.py"
+    source = records.read_text(encoding="utf-8")
+    assert source.count(FIELD) == 1
+    toy = '    toy: int = 7\n    """A toy."""\n'
+    records.write_text(source.replace(FIELD, toy + FIELD), encoding="utf-8")
+    found = ran(SHOW, backend, tmp_path)
+    assert found == {"http": 7, "a verb": 7, "openapi": "A toy.", "--json": 7, "remote": 7}

@@ -22,7 +22,7 @@ def test_it_runs_without_a_worker_and_tells_how_it_ended(cli: Cli):
     assert answer.code == Exit.OK, answer
     assert (answer.json["ran"], answer.json["state"], answer.json["retry_in"]) == (True, "succeeded", None)
     shown = cli("jobs", "show", job_id, "--json").json
-    assert (shown["result"], shown["settled_by"]) == (3, "worker-1")
+    assert (shown["result"], shown["attempts"][0]["worker"]) == (3, "worker-1")
     again = cli("jobs", "run-by-id", job_id, LEASEHOLD_APP=MODULE)
     assert again.code == Exit.REFUSED
     assert again.err == f"error: job {job_id} was not run: it has succeeded\n"

@@ -217,6 +217,7 @@ def show(call: Call, job_id: options.JobId) -> None:
             "logs": logs,
         }
         more |= {"attempts": attempts, "steps": steps, "relatives": relatives, "budget": budget}
+        more["result"] = None if job.result is None else json.loads(job.result)
         render.emit(render.plain(job) | more | ({} if missing is None else {"result_missing": missing}))
         return
     render.fields(

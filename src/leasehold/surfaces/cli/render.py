@@ -189,24 +189,14 @@ def safe_json(text: str) -> str:
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
-ENCODED = {
-    "Job": ("args", "result"),
-    "ScheduleRow": ("args",),
-    "OpenQuestion": ("schema",),
-    "Question": ("schema", "answer"),
-}
-"""Fields of records that are JSON already, by the record's name: importing the records takes longer than most help."""
-
-
 def plain(value: Any) -> Any:
-    """Dataclasses as objects, times as ISO 8601 in UTC."""
+    """Records as over HTTP, times as ISO 8601 in UTC."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        found = {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-        for name in ENCODED.get(type(value).__name__, ()):
-            found[name] = None if found[name] is None else json.loads(found[name])
-        return found | ({"orphaned": value.orphaned} if hasattr(value, "orphaned") else {})
+        from leasehold.operations.json_records import to_json
+
+        return to_json(type(value), value)
     if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat()
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
