@@ -293,11 +293,13 @@ def test_a_delayed_job_that_is_snoozed_to_a_time_in_the_past_is_due_now(store, c
 
 
 def test_a_time_in_the_past_gives_nobody_a_turn_before_others(store, clock):
-    first, second, third = put(store), put(store), put(store, delay=60.0)
+    first, due, delayed = put(store), put(store), put(store, delay=60.0)
     clock.advance(1)
-    for job in (third, second):
+    last = put(store)
+    clock.advance(1)
+    for job in (delayed, due):
         store.snooze(job.id, clock.now() - timedelta(days=1))
-    assert claim_ids(store) == [first.id, second.id, third.id]
+    assert claim_ids(store) == [first.id, due.id, last.id, delayed.id], "one that was due keeps its turn"
 
 
 def test_a_paused_job_that_is_snoozed_stays_paused_and_is_due_at_that_time_when_it_is_resumed(store, clock):
