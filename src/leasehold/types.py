@@ -12,7 +12,7 @@ from leasehold.client.schedules import AppSchedules, Schedules
 from leasehold.client.tenants import Tenants
 from leasehold.domain.audit import AuditPage, AuditRow
 from leasehold.domain.budgets import BudgetLine, BudgetOwner, BudgetPage, BudgetRow, Spending
-from leasehold.domain.bulk import BulkOptions, BulkRefusal, BulkReport, BulkVerb
+from leasehold.domain.bulk import BulkOptions, BulkRefusal, BulkReport
 from leasehold.domain.capacity import Holder
 from leasehold.domain.checks.durations import Duration
 from leasehold.domain.checks.names import Names
@@ -102,7 +102,6 @@ __all__ = [
     "BulkOptions",
     "BulkRefusal",
     "BulkReport",
-    "BulkVerb",
     "Call",
     "CallOptions",
     "Chain",

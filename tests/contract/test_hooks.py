@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 
 import pytest
 
@@ -44,6 +45,21 @@ def received(store: JobStore, name: str = ME) -> list[Delivery]:
 
 def names(store: JobStore) -> list[str]:
     return sorted(one.event.name for one in received(store))
+
+
+def test_a_snooze_tells_when_a_queued_job_is_due(store: JobStore, clock: ManualClock):
+    queued, held, paused = put(store), put(store, hold=True), put(store)
+    store.pause(paused.id)
+    listen(store, "requeued")
+    until = clock.now() + timedelta(hours=1)
+    for job in (queued, held, paused):
+        store.snooze(job.id, until, "ann")
+    (one,) = received(store)
+    assert (one.event.name, one.event.job_id) == ("requeued", queued.id)
+    assert (one.event.data["why"], one.event.data["actor"]) == ("snoozed", "ann")
+    assert one.event.data["available_at"] == until.isoformat()
+    store.snooze(queued.id, until)
+    assert received(store) == [], "it is due at the same time"
 
 
 def settle_hot(store: JobStore, listened: bool = True, **fields: object) -> str:

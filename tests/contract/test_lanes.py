@@ -383,6 +383,85 @@ def test_a_retried_job_enters_its_lane_as_a_new_one(store, clock):
     assert [_succeed(store), _succeed(store)] == [second, again]
 
 
+# -- snooze ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lane_waits_for_its_snoozed_first_job_and_keeps_its_order(store, clock):
+    ids = _fill(store, 3)
+    store.snooze(ids[0], clock.now() + timedelta(seconds=60))
+    assert claim_until_found(store) == [], "nobody overtakes"
+    clock.advance(30)
+    late = put(store, lane="lane").id
+    assert claim_until_found(store) == []
+    clock.advance(30)
+    assert [_succeed(store) for _ in range(4)] == [*ids, late]
+
+
+def test_a_job_snoozed_further_back_in_its_lane_holds_up_those_behind_it_alone(store, clock):
+    first, second, third = _fill(store, 3)
+    store.snooze(second, clock.now() + timedelta(seconds=60))
+    assert _succeed(store) == first
+    assert claim_until_found(store) == []
+    clock.advance(60)
+    assert [_succeed(store), _succeed(store)] == [second, third]
+
+
+def test_a_lane_goes_on_at_once_when_its_snoozed_first_job_is_due_sooner(store, clock):
+    first, second = _fill(store, 2)
+    store.snooze(first, clock.now() + timedelta(hours=1))
+    assert claim_until_found(store) == []
+    store.snooze(first, clock.now())
+    assert [_succeed(store), _succeed(store)] == [first, second]
+
+
+def test_a_lane_goes_on_when_its_snoozed_first_job_is_cancelled(store, clock):
+    first, second = _fill(store, 2)
+    store.snooze(first, clock.now() + timedelta(hours=1))
+    assert claim_until_found(store) == []
+    store.cancel(first)
+    assert claim_until_found(store) == [second]
+
+
+def test_a_started_job_that_is_snoozed_stays_first_in_its_lane(store, clock):
+    first, second = _fill(store, 2, policy=Policy(backoff=10.0))
+    end(store, claim_one(store), Failure("boom"))
+    store.snooze(first, clock.now() + timedelta(seconds=60))
+    clock.advance(59)
+    assert claim_until_found(store) == []
+    clock.advance(1)
+    assert [_succeed(store), _succeed(store)] == [first, second]
+
+
+def test_a_delayed_job_that_is_snoozed_to_now_enters_its_lane_behind_those_who_are_there(store, clock):
+    delayed = put(store, lane="lane", delay=3600.0).id
+    ids = _fill(store, 2)
+    clock.advance(1)
+    store.snooze(delayed, clock.now() - timedelta(days=1))
+    assert [_succeed(store) for _ in range(3)] == [*ids, delayed]
+
+
+def test_a_delayed_job_that_is_snoozed_to_later_lets_its_lane_go_on_until_its_place_comes(store, clock):
+    delayed = put(store, lane="lane", delay=10.0).id
+    store.snooze(delayed, clock.now() + timedelta(seconds=60))
+    before = put(store, lane="lane").id
+    assert _succeed(store) == before
+    clock.advance(11)
+    behind = put(store, lane="lane").id
+    assert claim_until_found(store) == []
+    clock.advance(49)
+    assert [_succeed(store), _succeed(store)] == [delayed, behind]
+
+
+def test_a_lane_waits_for_a_job_that_was_snoozed_while_it_was_paused(store, clock):
+    first, second = _fill(store, 2)
+    store.pause(first)
+    store.snooze(first, clock.now() + timedelta(seconds=60))
+    store.resume(first)
+    assert claim_until_found(store) == []
+    clock.advance(60)
+    assert [_succeed(store), _succeed(store)] == [first, second]
+
+
 # -- gates -------------------------------------------------------------------------------------------------------------
 
 
@@ -644,8 +723,9 @@ class Walk:
         if not jobs:
             return
         job = self.chance.choice(jobs)
-        verb = self.chance.choice([*self.FITTING[job.state], "cancel", "pause"])
-        more = ("q", "1") if verb == "answer" else ()
+        verb = self.chance.choice([*self.FITTING[job.state], "cancel", "pause", "snooze"])
+        until = self.clock.now() + timedelta(seconds=self.chance.choice([-5, 5, 25]))
+        more: tuple[Any, ...] = {"answer": ("q", "1"), "snooze": (until,)}.get(verb, ())
         try:
             getattr(self.store, verb)(job.id, *more)
         except InvalidState:

@@ -1,4 +1,4 @@
-"""Operate: cancel, pause, interrupt, finish, resume, resolve, release, answer, retry, each on the row as it stands."""
+"""Operate: each of the operator's verbs on one job, on the row as it stands."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain.errors import DuplicateJob, InvalidState
+from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Failure, QuestionAsked, Stopped, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.records import Filter
@@ -246,6 +247,138 @@ def test_a_released_job_is_due_from_its_due_time_on(store, clock):
     clock.advance(50)
     assert claim_ids(store) == [later.id]
     assert store.history(now.id)[0].actor == "anna"
+
+
+# -- snooze ------------------------------------------------------------------------------------------------------------
+SNOOZABLE = [State.PENDING, State.QUEUED, State.PAUSED]
+
+
+@pytest.mark.parametrize("state", SNOOZABLE)
+def test_a_snooze_sets_the_due_time_and_nothing_else(store, clock, state):
+    job = in_state(store, clock, state, lane="l")
+    clock.advance(5)
+    until = clock.now() + timedelta(hours=1)
+    answer = store.snooze(job.id, until, "anna", "the vendor is closed")
+    assert answer == replace(job, available_at=until)
+    assert store.get(job.id) == answer
+    entry = store.history(job.id)[-1]
+    assert (entry.event, entry.actor, entry.from_state, entry.to_state) == ("snoozed", "anna", state, state)
+    assert entry.detail == f"until {until.isoformat()}: the vendor is closed"
+
+
+@pytest.mark.parametrize("state", [state for state in State if state not in SNOOZABLE])
+def test_a_job_that_cannot_wait_for_its_time_is_not_snoozed(store, clock, state):
+    job = in_state(store, clock, state)
+    with pytest.raises(InvalidState) as refusal:
+        store.snooze(job.id, clock.now() + timedelta(hours=1))
+    assert (refusal.value.verb, refusal.value.state) == ("snooze", state.value)
+    assert store.get(job.id) == job
+
+
+def test_a_snoozed_job_starts_when_its_time_comes_and_not_before(store, clock):
+    job = put(store)
+    store.snooze(job.id, clock.now() + timedelta(seconds=60))
+    clock.advance(59)
+    assert claim_ids(store) == []
+    assert not isinstance(store.claim_by_id(job.id, "worker-1"), Grant)
+    clock.advance(1)
+    assert claim_ids(store) == [job.id]
+
+
+@pytest.mark.parametrize("until", [timedelta(0), timedelta(days=-9000)])
+def test_a_delayed_job_that_is_snoozed_to_a_time_in_the_past_is_due_now(store, clock, until):
+    job = put(store, delay=3600.0)
+    assert store.snooze(job.id, clock.now() + until).available_at == clock.now()
+    assert claim_ids(store) == [job.id]
+
+
+def test_a_time_in_the_past_gives_nobody_a_turn_before_others(store, clock):
+    first, due, delayed = put(store), put(store), put(store, delay=60.0)
+    clock.advance(1)
+    last = put(store)
+    clock.advance(1)
+    for job in (delayed, due):
+        store.snooze(job.id, clock.now() - timedelta(days=1))
+    assert claim_ids(store) == [first.id, due.id, last.id, delayed.id], "one that was due keeps its turn"
+
+
+def test_a_paused_job_that_is_snoozed_stays_paused_and_is_due_at_that_time_when_it_is_resumed(store, clock):
+    job = put(store, delay=3600.0)
+    store.pause(job.id)
+    until = clock.now() + timedelta(seconds=60)
+    assert store.snooze(job.id, until).state is State.PAUSED
+    clock.advance(10)
+    resumed = store.resume(job.id)
+    assert (resumed.state, resumed.available_at) == (State.QUEUED, until)
+    assert claim_ids(store) == []
+    clock.advance(50)
+    assert claim_ids(store) == [job.id]
+
+
+def test_a_paused_job_whose_snooze_is_over_is_due_when_it_is_resumed(store, clock):
+    job = in_state(store, clock, State.PAUSED)
+    store.snooze(job.id, clock.now() + timedelta(seconds=60))
+    clock.advance(100)
+    store.resume(job.id)
+    assert claim_ids(store) == [job.id]
+
+
+def test_a_pause_ends_a_snooze(store, clock):
+    job = put(store)
+    store.snooze(job.id, clock.now() + timedelta(hours=1))
+    store.pause(job.id)
+    clock.advance(10)
+    store.resume(job.id)
+    assert claim_ids(store) == [job.id]
+
+
+def test_a_job_in_backoff_is_snoozed_to_now_or_to_later_and_keeps_its_failures(store, clock):
+    jobs = [put(store, policy=Policy(backoff=100.0)) for _ in range(2)]
+    for grant in store.claim("worker-1", ["default"], 2):
+        end(store, grant, Failure("503"))
+    sooner = store.snooze(jobs[0].id, clock.now())
+    later = store.snooze(jobs[1].id, clock.now() + timedelta(hours=1))
+    assert [(job.failures, job.error) for job in (sooner, later)] == [(1, "503")] * 2
+    assert claim_ids(store) == [jobs[0].id]
+    clock.advance(3599)
+    assert jobs[1].id not in claim_ids(store)
+    clock.advance(1)
+    assert jobs[1].id in claim_ids(store)
+
+
+def test_a_released_job_is_due_when_its_snooze_is_over(store, clock):
+    job = put(store, hold=True)
+    until = clock.now() + timedelta(seconds=60)
+    store.snooze(job.id, until)
+    assert store.release(job.id).available_at == until
+
+
+def test_a_child_that_was_snoozed_is_due_at_that_time_though_its_parent_ended_before(store, clock):
+    parent = put(store)
+    child = put(store, after=(parent.id,))
+    until = clock.now() + timedelta(seconds=60)
+    store.snooze(child.id, until)
+    end(store, claim_one(store), Success())
+    assert (store.get(child.id).state, store.get(child.id).available_at) == (State.QUEUED, until)
+
+
+@pytest.mark.parametrize(("limit", "ends"), [("deadline", State.TIMED_OUT), ("start_by", State.CANCELLED)])
+def test_a_snooze_past_a_time_limit_changes_no_limit_and_the_job_expires(store, clock, limit, ends):
+    job = put(store, **{limit: 60.0})
+    after = store.snooze(job.id, clock.now() + timedelta(hours=1))
+    assert (after.deadline_at, after.start_by) == (job.deadline_at, job.start_by)
+    clock.advance(61)
+    assert [one.id for one in store.expire()] == [job.id]
+    assert store.get(job.id).state is ends
+
+
+def test_a_snoozed_job_runs_with_its_lease_token_and_attempt_as_any_other(store, clock):
+    grant = run(store)
+    end(store, grant, Stopped(pause=True))
+    store.snooze(grant.id, clock.now())
+    store.resume(grant.id)
+    again = claim_one(store)
+    assert (again.id, again.attempt, again.token) == (grant.id, 2, 2)
 
 
 # -- answer ------------------------------------------------------------------------------------------------------------

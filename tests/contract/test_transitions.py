@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 import pytest
 
@@ -27,12 +28,13 @@ from tests.backends import Backend, new_id
 from tests.contract.lives import SITE, in_state, lose, orphan, run, run_external, sight
 
 DEADLINE = 600.0
+HOUR = timedelta(hours=1)
 
 Apply = Callable[[JobStore, ManualClock, Job], bool]
 """Apply an event to a job by its verb. False: the verb refused, in its own way."""
 
 
-def _operator(verb: str, *more: str) -> Apply:
+def _operator(verb: str, *more: object) -> Apply:
     def apply(store: JobStore, clock: ManualClock, job: Job) -> bool:
         try:
             getattr(store, verb)(job.id, *more)
@@ -113,6 +115,7 @@ VERBS: dict[Trigger, Apply] = {
     Trigger.INTERRUPT: _operator("interrupt"),
     Trigger.RESUME: _operator("resume"),
     Trigger.SKIP: _operator("skip"),
+    Trigger.SNOOZE: lambda store, clock, job: _operator("snooze", clock.now() + HOUR)(store, clock, job),
     Trigger.ANSWER: _operator("answer", "q", '"yes"'),
     Trigger.RETRY: _retry,
     Trigger.EXPIRE: _expire,

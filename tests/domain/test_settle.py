@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -135,3 +136,11 @@ def test_a_bystander_survives_more_crashes_than_a_job_that_was_alone():
     crashed = replace(RUNNING, crashes=2)
     assert settle(crashed, Lost(alone=True), ALL, now=START).job.state is State.FAILED
     assert settle(crashed, Lost(alone=False), ALL, now=START).job.state is State.QUEUED
+
+
+@pytest.mark.parametrize("outcome", [Stopped(pause=True), Breached("e")], ids=["stopped", "breached"])
+def test_a_run_that_is_paused_leaves_no_due_time_ahead(outcome):
+    """The clock was set back since the claim. Resume keeps the due time of a paused job: only a snooze may set one."""
+    late = replace(RUNNING, available_at=START + timedelta(hours=1))
+    paused = settle(late, outcome, Policy(on_breach="pause"), now=START).job
+    assert (paused.state, paused.available_at) == (State.PAUSED, START)

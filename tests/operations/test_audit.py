@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -42,16 +43,18 @@ from tests.backends import Backend, new_job, put
 from tests.contract.lives import end, in_state, orphan, run
 
 SECRET = "swordfish"
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
 """Whatever must not be seen is called so, or holds it."""
 READERS = {
-    "aended", "agroup_status", "ask_again_in", "attempts", "aupdates", "await_job", "budget", "check_clock", "check_health", "count",
-    "count_relatives", "ended", "examine", "explain", "find_id", "find_mirror", "find_token", "get", "get_schedule",
-    "group_budget", "group_status", "history", "insert_sql", "job_mark", "list_audit", "list_budgets",
-    "list_executions", "list_failures", "list_groups", "list_jobs", "list_lanes", "list_leases", "list_listeners",
-    "list_mirrors", "list_pauses", "list_queues", "list_rates", "list_schedules", "list_slots", "list_tenants",
-    "list_tokens", "list_webhooks", "list_workers", "logs", "metrics", "mirror_sql", "now", "open_questions",
-    "progress", "questions", "read_flow", "read_stream", "relatives", "result_text", "rollups", "schema_version",
-    "search_jobs", "short_ids", "spending", "steps", "unmirror_sql", "updates", "upgrade_sql", "verify", "verify_mirrors",
+    "aended", "agroup_status", "ask_again_in", "attempts", "aupdates", "await_job", "budget", "check_clock",
+    "check_health", "count", "count_relatives", "ended", "examine", "explain", "find_id", "find_mirror",
+    "find_token", "get", "get_schedule", "group_budget", "group_status", "history", "insert_sql", "job_mark",
+    "list_audit", "list_budgets", "list_executions", "list_failures", "list_groups", "list_jobs", "list_lanes",
+    "list_leases", "list_listeners", "list_mirrors", "list_pauses", "list_queues", "list_rates", "list_schedules",
+    "list_slots", "list_tenants", "list_tokens", "list_webhooks", "list_workers", "logs", "metrics", "mirror_sql",
+    "now", "open_questions", "progress", "questions", "read_flow", "read_stream", "relatives", "result_text",
+    "rollups", "schema_version", "search_jobs", "short_ids", "spending", "steps", "unmirror_sql", "updates",
+    "upgrade_sql", "verify", "verify_mirrors",
 }  # fmt: skip
 OPERATOR = {"call"}
 """It calls the verbs of the table."""
@@ -270,6 +273,7 @@ CHANGING: dict[str, Callable[[Scene], Case]] = {
     "interrupt": on_job("interrupt", "job.interrupt", State.QUEUED),
     "resume": on_job("resume", "job.resume", State.FAILED, args=json.dumps({"key": SECRET})),
     "skip": on_job("skip", "job.skip", State.FAILED),
+    "snooze": on_job("snooze", "job.snooze", State.QUEUED, until=LATER, reason="closed"),
     "release": on_job("release", "job.release", State.PENDING),
     "retry": on_job("retry", "job.retry", State.FAILED),
     "abandon": abandon,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -14,6 +16,8 @@ from leasehold.domain.states import State
 from leasehold.operations import bulk, jobs
 from leasehold.operations.operations import Operations
 from leasehold.types import Job
+
+NOON = datetime(2100, 1, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -87,6 +91,22 @@ def test_without_a_state_a_verb_finds_what_it_is_meant_for(app: Leasehold):
     held = app.enqueue("work", hold=True)
     assert app.bulk.release(task="work").sample == (held.id,)
     assert states([paused, queued, held]) == {"queued"}
+
+
+def test_a_snooze_finds_what_waits_and_refuses_what_does_not(app: Leasehold):
+    held, queued, paused, ended = enqueue(app, 1, hold=True) + enqueue(app, 3)
+    paused.pause()
+    ended.cancel()
+    request = BulkRequest(verb="snooze", filter=Filter(task="work"), own={"until": NOON, "reason": "closed"})
+    operations = app.__internals__.operations
+    assert operations.bulk(replace(request, dry_run=True, own={})).matched == 3
+    assert operations.bulk(request).changed == 3
+    assert {job.refresh().available_at for job in (held, queued, paused)} == {NOON}
+    assert queued.history()[-1].detail == "until 2100-01-01T12:00:00+00:00: closed"
+    assert ended.refresh().available_at != NOON
+    request = replace(request, filter=Filter(task="work", states=(State.CANCELLED,)))
+    (refusal,) = operations.bulk(request).refused
+    assert (refusal.error, refusal.state, refusal.sample) == ("InvalidState", "cancelled", (ended.id,))
 
 
 def test_jobs_that_refuse_are_reported_by_reason_and_hold_up_nobody(app: Leasehold):
@@ -166,8 +186,11 @@ def test_when_the_database_goes_away_the_rest_is_left_as_it_was(
         ({"limit": 0}, "limit"),
         ({"limit": True}, "limit"),
         ({"limit": 10**9}, "limit"),
-        ({"verb": "retry", "reason": "x"}, "reason"),
-        ({"fresh": True}, "fresh"),
+        ({"verb": "retry", "own": {"reason": "x"}}, "reason"),
+        ({"own": {"fresh": True}}, "fresh"),
+        ({"verb": "snooze"}, "until"),
+        ({"verb": "snooze", "own": {"until": NOON.replace(tzinfo=None)}}, "until"),
+        ({"own": {"until": NOON}}, "until"),
         ({"cursor": "nonsense"}, "cursor"),
         ({"actor": 7}, "actor"),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from leasehold.domain.budgets import Spend
@@ -65,6 +67,54 @@ def test_a_delayed_job_says_until_when(store: JobStore, clock: ManualClock):
     assert "2026-01-01T01:00:00" in hold.detail
     assert "delayed" in hold.detail
     clock.advance(3601)
+
+
+def test_a_snoozed_job_says_by_whom_and_until_when(store: JobStore, clock: ManualClock):
+    job = put(store)
+    store.snooze(job.id, clock.now() + timedelta(hours=1), "ann", "the vendor is closed")
+    hold = only(store, job)
+    assert hold.cause == "not_due"
+    assert "it was snoozed by ann until 2026-01-01T01:00:00+00:00: the vendor is closed" in hold.detail
+    assert "snooze" in hold.remedy
+
+
+def test_a_snooze_explains_no_later_backoff(store: JobStore, clock: ManualClock):
+    job = put(store)
+    store.snooze(job.id, clock.now(), "ann")
+    end(store, claim(store, job), Failure("503"))
+    hold = only(store, job)
+    assert "snoozed" not in hold.detail
+    assert "attempt 1 ended without success: 503" in hold.detail
+
+
+def test_a_job_snoozed_past_its_time_limit_says_that_it_will_end_before(store: JobStore, clock: ManualClock):
+    hour = clock.now() + timedelta(hours=1)
+    late, unstarted = put(store, deadline=60.0), put(store, start_by=60.0, deadline=120.0)
+    for job in (late, unstarted):
+        assert "before that" not in only(store, job).detail
+        store.snooze(job.id, hour)
+    assert "It will time out before that, at 2026-01-01T00:01:00" in only(store, late).detail
+    assert "It will be cancelled before that, at 2026-01-01T00:01:00" in only(store, unstarted).detail
+
+
+def test_a_paused_job_that_was_snoozed_says_when_it_is_due_after_a_resume(
+    store: JobStore, clock: ManualClock
+):
+    job = put(store, deadline=60.0)
+    store.pause(job.id)
+    assert causes(store, job) == ["resting"]
+    store.snooze(job.id, clock.now() + timedelta(hours=1), "ann")
+    assert causes(store, job) == ["resting", "not_due"]
+    assert "snoozed by ann" in explain(store, job.id)[1].detail
+
+
+def test_a_lane_that_waits_for_a_snoozed_job_says_until_when(store: JobStore, clock: ManualClock):
+    first, second = put(store, lane="t1"), put(store, lane="t1")
+    store.snooze(first.id, clock.now() + timedelta(hours=1))
+    hold = only(store, second)
+    assert hold.cause == "lane_order"
+    assert first.id in hold.detail
+    assert "which is not due for 60 m, until 2026-01-01T01:00:00" in hold.detail
 
 
 def test_a_job_in_backoff_says_which_attempt_failed_and_how(store: JobStore):

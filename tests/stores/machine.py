@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from random import Random
 from typing import Any, ClassVar, TypeVar
 
@@ -64,6 +65,7 @@ VERBS = (
         "finish",
         "resume",
         "skip",
+        "snooze",
         "release",
     ),
     *(
@@ -318,6 +320,17 @@ class StoreMachine(RuleBasedStateMachine):
             self._retry(_pick(halted, pick))
         elif halted:
             self.do(verb, _pick(halted, pick))
+
+    @step(4, has_jobs, pick=of.PICK, seconds=sampled_from([-5.0, 0.0, 1.0, 12.0]))
+    def snooze(self, pick: int, seconds: float) -> None:
+        self.do("snooze", _pick(self.ids, pick), self.trio.clock.now() + timedelta(seconds=seconds))
+
+    @step(3, pick=of.PICK, seconds=sampled_from([-5.0, 1.0, 12.0]))
+    def snooze_what_waits(self, pick: int, seconds: float) -> None:
+        states = ("pending", "queued", "paused")
+        waiting = [job.id for job in self.trio.model.jobs.values() if job.state in states]
+        if waiting:
+            self.do("snooze", _pick(waiting, pick), self.trio.clock.now() + timedelta(seconds=seconds))
 
     @step(1, lane=sampled_from(of.LANES))
     def resume_lane(self, lane: str) -> None:

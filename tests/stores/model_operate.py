@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from leasehold.domain.job import NewJob
@@ -27,6 +27,7 @@ class Model(ModelStore):
         if job.state == "running":
             return self._flag(job, "pause")
         job.state, job.held = "paused", False
+        job.available_at = min(job.available_at, self.clock.now())
         return self._changed(job)
 
     def interrupt(self, job_id: str) -> Answer:
@@ -47,10 +48,11 @@ class Model(ModelStore):
         if holder is not None and holder is not job:
             raise ModelRefusal("duplicate", holder.id)
         passed_by = job.state != "paused" and not job.halts_lane
+        due = job.available_at if job.state == "paused" else min(job.available_at, now)
         job.state, job.finished_at, job.halts_lane = "pending" if job.unmet else "queued", None, False
         job.failures = job.crashes = 0
         job.settled_by = job.settled_token = None
-        job.available_at = min(job.available_at, now)
+        job.available_at = due
         if job.lane is not None and passed_by:
             job.first_in_lane, job.place = False, job.available_at
         elif job.place is not None:
@@ -72,6 +74,14 @@ class Model(ModelStore):
             job.halts_lane = False
             self.notify([job])
         return job.row()
+
+    def snooze(self, job_id: str, until: datetime) -> Answer:
+        job, now = self._in_state(job_id, "pending queued paused"), self.clock.now()
+        before = (job.available_at, job.place)
+        job.available_at = until if until > now else min(job.available_at, now)
+        if job.place is not None:
+            job.place = min(job.place, max(until, now))
+        return self._changed(job) if (job.available_at, job.place) != before else job.row()
 
     def release(self, job_id: str) -> Answer:
         job = self._in_state(job_id, "pending")

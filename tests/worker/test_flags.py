@@ -6,12 +6,14 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from leasehold import Context, Leasehold, State, SyncContext
 from leasehold.domain.states import Flag
+from leasehold.operations import jobs
 from leasehold.stores.database.wakeups import Hint, listen_here
 from leasehold.stores.store import JobStore
 from tests.backends import put
@@ -138,6 +140,14 @@ def test_flags_are_read_by_number_and_token(store: JobStore):
     assert store.read_flags(leases) == {flagged.id: Flag.CANCEL, ended.id: Flag.PAUSE}
     assert store.read_flags({flagged.id: (grants[flagged.id].seq, 7)}) == {}, "another's lease"
     assert store.read_flags({other_one.id: (grants[other_one.id].seq, 1)}) == {}
+
+
+def test_a_snooze_wakes_the_workers(app: Leasehold, handlers: Handlers):
+    """One that sleeps until the old due time would come too late for an earlier one."""
+    job = put(app.__internals__.store, delay=3600.0)
+    listener = listen_here(app.__internals__.store.label)
+    app.__internals__.operations.call(jobs.snooze, job.id, until=datetime(2000, 1, 1, tzinfo=UTC))
+    assert listener.wait(PATIENCE) & Hint.WORK
 
 
 def test_hints_come_with_what_they_are_about(app: Leasehold, handlers: Handlers):

@@ -54,9 +54,9 @@ def _line(verb: Verb) -> str:
 
 
 def _arguments(arguments: ast.arguments) -> str:
-    return (
-        ast.unparse(arguments).removeprefix("self").removeprefix(", ").replace("'", '"').replace("=", " = ")
-    )
+    """Without the session, which `transaction` and `reading` give."""
+    text = ast.unparse(arguments).removeprefix("self").removeprefix(", ").removeprefix("session: Session")
+    return text.removeprefix(", ").replace("'", '"').replace("=", " = ")
 
 
 def _text(node: Verb | ast.ClassDef) -> str:

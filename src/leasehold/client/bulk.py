@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Unpack
 
 from leasehold.client.aio import aio
-from leasehold.domain.bulk import BulkOptions, BulkReport, BulkRequest, BulkVerb
+from leasehold.domain.bulk import BulkOptions, BulkReport, BulkRequest
 from leasehold.domain.checks.states import checked_states
 from leasehold.domain.records import Filter
 from leasehold.operations.local import Operator
@@ -40,7 +41,7 @@ class Bulk:
 
     def resume(self, *, fresh: bool = False, **requested: Unpack[BulkOptions]) -> BulkReport:
         """Resume paused, failed and timed-out ones; with `fresh` from the beginning."""
-        return self._act("resume", requested, fresh=fresh)
+        return self._act("resume", requested, fresh=fresh or None)
 
     aresume = aio(resume)
 
@@ -56,15 +57,21 @@ class Bulk:
 
     askip = aio(skip)
 
+    def snooze(
+        self, *, until: datetime | None = None, reason: str | None = None, **requested: Unpack[BulkOptions]
+    ) -> BulkReport:
+        """Set when they are due; a dry run needs no `until`."""
+        return self._act("snooze", requested, until=until, reason=reason)
+
+    asnooze = aio(snooze)
+
     def release(self, **requested: Unpack[BulkOptions]) -> BulkReport:
         """Lift the hold that they were enqueued with."""
         return self._act("release", requested)
 
     arelease = aio(release)
 
-    def _act(
-        self, verb: BulkVerb, requested: BulkOptions, *, reason: str | None = None, fresh: bool = False
-    ) -> BulkReport:
+    def _act(self, verb: str, requested: BulkOptions, **own: object) -> BulkReport:
         filter = Filter(
             checked_states(requested.pop("state", ())),
             requested.pop("queue", None),
@@ -73,5 +80,5 @@ class Bulk:
             requested.pop("group", None),
             requested.pop("tag", None),
         )
-        request = BulkRequest(verb=verb, filter=filter, reason=reason, fresh=fresh, **requested)  # type: ignore[misc] # what is left are its own fields
+        request = BulkRequest(verb=verb, filter=filter, own=own, **requested)  # type: ignore[misc] # what is left are its own fields
         return self._operator.bulk(request)

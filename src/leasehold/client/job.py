@@ -255,6 +255,13 @@ class Job(Generic[R]):
 
     askip = aio(skip)
 
+    def snooze(self, until: datetime, reason: str | None = None, *, actor: str | None = None) -> Self:
+        """Set when a pending, queued or paused job is due; a time in the past means now. It keeps its place in its
+        lane, which waits for it."""
+        return self._now(self._operator.call(jobs.snooze, self.id, until=until, reason=reason, actor=actor))
+
+    asnooze = aio(snooze)
+
     def release(self, *, actor: str | None = None) -> Self:
         """Lift the hold that it was enqueued with."""
         return self._now(self._operator.call(jobs.release, self.id, actor=actor))

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal
 
 from leasehold.domain.checks.ids import checked_id
-from leasehold.domain.checks.texts import checked_actor, checked_reason
+from leasehold.domain.checks.texts import checked_actor
 from leasehold.domain.errors import InvalidInput, InvalidState, JobNotFound, LeaseholdError, error_code
 from leasehold.domain.frozen import frozen
 from leasehold.domain.json_fields import shown
 from leasehold.domain.records import ALL, Criteria, Filter
 from leasehold.domain.search import Search
 from leasehold.domain.states import State
-
-BulkVerb = Literal["cancel", "pause", "interrupt", "resume", "retry", "skip", "release"]
 
 SAMPLE = 20
 """Most ids that a report names."""
@@ -26,8 +23,20 @@ LARGEST_LIMIT = 1_000_000
 RESUMABLE = (State.PAUSED, State.FAILED, State.TIMED_OUT)
 MEANT_FOR: dict[str, tuple[State, ...]] = {}
 """By verb, the states that a filter without any means. Every verb that says `bulk=` enters itself here."""
-KEEP_REASON: set[str] = set()
-"""The verbs among these that take a reason."""
+
+
+@frozen
+class BulkArguments:
+    """The arguments of a verb on one job, as a bulk call hands them on."""
+
+    required: Mapping[str, bool]
+    """By name."""
+    check: Callable[[str, object], object]
+    """Raises InvalidInput for a wrong value of the argument with this name."""
+
+
+ARGUMENTS: dict[str, BulkArguments] = {}
+"""By verb. Every verb that says `bulk=` enters itself here."""
 
 
 class BulkOptions(Criteria, total=False):
@@ -83,7 +92,7 @@ class BulkReport:
 class BulkRequest:
     """A bulk request as the caller made it. Building one checks it, and raises on a wrong value."""
 
-    verb: BulkVerb
+    verb: str
     filter: Filter
     everything: bool = False
     """Confirms an empty filter, which would match every job."""
@@ -91,11 +100,8 @@ class BulkRequest:
     limit: int = USUAL_LIMIT
     cursor: str | None = None
     actor: str | None = None
-    reason: str | None = None
-    fresh: bool = False
-    """For `resume` only."""
-    more: Mapping[str, object] = field(default_factory=dict)
-    """Further keywords of the verb."""
+    own: Mapping[str, object] = field(default_factory=dict)
+    """The verb's own arguments, by name; those that are None are not given."""
     text: str | None = None
     """Text to find in arguments or error, as in `Search`; so are the next three fields."""
     since: datetime | None = None
@@ -114,12 +120,15 @@ class BulkRequest:
             raise InvalidInput("limit", f"{self.limit!r} is not a number", "give a whole number")
         if not 1 <= self.limit <= LARGEST_LIMIT:
             raise InvalidInput("limit", f"{self.limit} is out of range", f"give 1 to {LARGEST_LIMIT:,}")
-        if self.reason is not None and self.verb not in KEEP_REASON:
-            raise InvalidInput("reason", f"is not used by {self.verb}", "leave it out")
-        if self.fresh and self.verb != "resume":
-            raise InvalidInput("fresh", f"has no meaning for {self.verb}", "leave it out")
+        verb, given = ARGUMENTS[self.verb], self._given
+        for name, value in given.items():
+            if name not in verb.required:
+                raise InvalidInput(name, f"is not used by {self.verb}", "leave it out")
+            verb.check(name, value)
+        missing = [name for name, required in verb.required.items() if required and name not in given]
+        if missing and not self.dry_run:
+            raise InvalidInput(missing[0], "is missing", f"{self.verb} needs it")
         checked_actor(self.actor)
-        checked_reason(self.reason)
         if self.cursor is not None:
             checked_id(self.cursor, "cursor")
 
@@ -137,12 +146,11 @@ class BulkRequest:
     @property
     def arguments(self) -> dict[str, object]:
         """The keywords passed to the verb for each job."""
-        given: dict[str, object] = {"actor": self.actor, **self.more}
-        if self.reason is not None:
-            given["reason"] = self.reason
-        if self.fresh:
-            given["fresh"] = True
-        return given
+        return {"actor": self.actor, **self._given}
+
+    @property
+    def _given(self) -> dict[str, object]:
+        return {name: value for name, value in self.own.items() if value is not None}
 
 
 @dataclass

@@ -3,7 +3,7 @@
     LeaseholdError
     ├── InvalidInput                 the call was wrong; nothing was stored
     │   ├── InvalidArguments         a task's arguments do not fit its signature
-    │   ├── Unstorable               a value no store can keep (NaN, NUL, lone surrogate, too large)
+    │   ├── NotSerializable          a value no store can keep (NaN, NUL, lone surrogate, too large)
     │   ├── UnknownTask              no task of that name is registered
     │   ├── DuplicateStep            an attempt used the name of a step twice
     │   ├── InvalidTask              a task's own declaration is wrong
@@ -13,7 +13,7 @@
     │   └── InvalidSignature         what came to a webhook was not signed with its secret
     ├── JobError                     the call was right; the job does not allow it
     │   ├── JobNotFound
-    │   ├── Refused                  not in this state
+    │   ├── InvalidState             not in this state
     │   ├── DuplicateJob             its unique key is held by another job
     │   ├── LeaseLost                the write came from a worker that no longer holds the lease
     │   ├── TransactionTooLong       a handler kept the job's row locked for too long

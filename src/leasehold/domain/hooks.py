@@ -157,6 +157,8 @@ def _happened(move: Move) -> Iterator[Happened]:
             yield _of(move, _BY_STATE[job.state])
         elif job.state is State.QUEUED and before.state is not State.PENDING:
             yield _of(move, REQUEUED)
+    elif job.state is State.QUEUED and job.available_at != before.available_at:
+        yield _of(move, REQUEUED)
     if job.halts_lane and not before.halts_lane:
         yield _of(move, LANE_HALTED)
     if move.asks is not None:

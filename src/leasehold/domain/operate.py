@@ -52,11 +52,13 @@ def cancel(job: Job, *, now: datetime, actor: str | None = None, reason: str | N
 
 
 def pause(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
+    """Pause at once, or flag a running job. A pause ends a delay: only a snooze puts a paused job off."""
     _check(job, Trigger.PAUSE)
     _check_goes_on(job, "pause", "cancel it")
     if job.state is State.RUNNING:
         return _flagged(job, Flag.PAUSE, "pause_requested", actor, reason)
-    after = replace(job, state=State.PAUSED, reason=_reason(reason), held=False)
+    due = min(job.available_at, now)
+    after = replace(job, state=State.PAUSED, reason=_reason(reason), held=False, available_at=due)
     return Move(job, after, "paused", actor, _reason(reason))
 
 
@@ -84,14 +86,15 @@ def resume(
     args: str | None = None,
     fresh: bool = False,
 ) -> Move:
-    """Let the same job go on: failures and crashes back to 0, attempt and token continue, due now, place kept."""
+    """Let the same job go on: failures and crashes back to 0, attempt and token continue, place kept. It is due now,
+    unless it was snoozed while it was paused."""
     _check(job, Trigger.RESUME)
     _check_goes_on(job, "resume", "call app.run_now again")
     if job.state is State.RUNNING:
         if job.stop_requested is not Flag.PAUSE:
             raise InvalidState(job.id, "resume", job.state.value, "no pause was asked for")
         return Move(job, replace(job, stop_requested=None, reason=None), "pause_withdrawn", actor)
-    due = min(job.available_at, now)
+    due = job.available_at if job.state is State.PAUSED else min(job.available_at, now)
     # A lane that has gone on without this job does not give it the first place; a lane that it blocked does.
     passed = job.state is not State.PAUSED and not job.halts_lane
     place = None if job.lane is None else due if passed else min(job.lane_at or due, now)
@@ -116,6 +119,18 @@ def skip(job: Job, *, now: datetime, actor: str | None = None, reason: str | Non
     """Keep the failure on record, and let the lane go on."""
     _check(job, Trigger.SKIP)
     return Move(job, replace(job, halts_lane=False), "skipped", actor, _reason(reason))
+
+
+def snooze(
+    job: Job, until: datetime, *, now: datetime, actor: str | None = None, reason: str | None = None
+) -> Move:
+    """Set when the job is due. A time that has passed means now: a job that was due already keeps its turn."""
+    _check(job, Trigger.SNOOZE)
+    due = until if until > now else min(job.available_at, now)
+    # Its place in the lane stays, and the lane waits. A job whose place comes later than it is due has to come forward.
+    place = None if job.lane_at is None else min(job.lane_at, max(until, now))
+    detail = f"until {until.isoformat(timespec='seconds')}" + ("" if reason is None else f": {reason}")
+    return Move(job, replace(job, available_at=due, lane_at=place), "snoozed", actor, clean_error(detail))
 
 
 def release(job: Job, *, now: datetime, actor: str | None = None) -> Move:

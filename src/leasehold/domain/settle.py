@@ -235,6 +235,7 @@ def _end(
         halts_lane=bad and job.lane is not None and policy.on_failure == "halt",
         reason=clean_error(stated) if stated is not None else None,
         error=clean_error(error) if error is not None else job.error,
+        available_at=min(job.available_at, now) if state is State.PAUSED else job.available_at,
     )
     detail = error if error is not None else reason
     return Move(before or job, after, event, job.worker, None if detail is None else clean_error(detail))

@@ -55,6 +55,7 @@ class Trigger(StrEnum):
     INTERRUPT = "interrupt"
     RESUME = "resume"
     SKIP = "skip"
+    SNOOZE = "snooze"
     ANSWER = "answer"
     RETRY = "retry"
     EXPIRE = "expire"
@@ -94,6 +95,7 @@ TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
     (State.PENDING, Trigger.CANCEL): frozenset({State.CANCELLED}),
     (State.PENDING, Trigger.PAUSE): frozenset({State.PAUSED}),
     (State.PENDING, Trigger.INTERRUPT): frozenset({State.CANCELLED}),
+    (State.PENDING, Trigger.SNOOZE): frozenset({State.PENDING}),
     (State.PENDING, Trigger.EXPIRE): frozenset({State.CANCELLED, State.TIMED_OUT}),
     (State.QUEUED, Trigger.EXPIRE): frozenset({State.CANCELLED, State.TIMED_OUT}),
     (State.WAITING, Trigger.EXPIRE): frozenset({State.TIMED_OUT, State.QUEUED, State.WAITING}),
@@ -101,6 +103,7 @@ TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
     (State.QUEUED, Trigger.CANCEL): frozenset({State.CANCELLED}),
     (State.QUEUED, Trigger.PAUSE): frozenset({State.PAUSED}),
     (State.QUEUED, Trigger.INTERRUPT): frozenset({State.CANCELLED}),
+    (State.QUEUED, Trigger.SNOOZE): frozenset({State.QUEUED}),
     (State.RUNNING, Trigger.RENEW): frozenset({State.RUNNING}),
     (State.RUNNING, Trigger.ADOPT): frozenset({State.RUNNING}),
     (State.RUNNING, Trigger.SETTLE): _ENDINGS,
@@ -119,6 +122,7 @@ TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
     (State.PAUSED, Trigger.RESUME): frozenset({State.QUEUED, State.PENDING}),
     (State.PAUSED, Trigger.CANCEL): frozenset({State.CANCELLED}),
     (State.PAUSED, Trigger.INTERRUPT): frozenset({State.CANCELLED}),
+    (State.PAUSED, Trigger.SNOOZE): frozenset({State.PAUSED}),
     (State.PAUSED, Trigger.RETRY): frozenset({State.PAUSED}),
     (State.FAILED, Trigger.RESUME): frozenset({State.QUEUED}),
     (State.FAILED, Trigger.SKIP): frozenset({State.FAILED}),

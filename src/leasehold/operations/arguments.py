@@ -19,6 +19,7 @@ from leasehold.domain.budgets import (
 from leasehold.domain.bulk import MEANT_FOR
 from leasehold.domain.checks.cursors import LONGEST_CURSOR
 from leasehold.domain.checks.ids import checked_id, make_id
+from leasehold.domain.checks.instants import checked_instant
 from leasehold.domain.checks.names import LONGEST_NAME, checked_name, checked_tenant, storable_name
 from leasehold.domain.checks.texts import checked_actor, checked_criterion, checked_reason
 from leasehold.domain.errors import InvalidInput, JobNotFound
@@ -114,6 +115,12 @@ Duration = Annotated[
     Number | str, Field(description='Seconds, or text such as "10m".', examples=["10m", 600])
 ]
 Instant = Annotated[AwareDatetime, BeforeValidator(_text)]
+DueTime = Annotated[
+    AwareDatetime,
+    BeforeValidator(_text),
+    Check(checked_instant),
+    Field(description="When it is due; a time in the past means now."),
+]
 Unit = Annotated[str, Field(min_length=1, max_length=LONGEST_KEY)]
 Amount = Annotated[int, Field(strict=True, ge=0, le=LARGEST_AMOUNT)]
 Amounts = Annotated[

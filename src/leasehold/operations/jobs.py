@@ -28,6 +28,7 @@ from leasehold.operations.arguments import (
     Args,
     AttemptNumber,
     Cursor,
+    DueTime,
     Fresh,
     JobId,
     Limit,
@@ -144,6 +145,22 @@ def retry(backend: Backend, job_id: JobId, *, new_id: NewId = "", actor: Actor =
 def skip(backend: Backend, job_id: JobId, *, reason: Reason = None, actor: Actor = None) -> Job:
     """Leave a failed job as it is, and let its lane continue."""
     return backend.store.skip(job_id, actor, reason)
+
+
+@verb(
+    "job.snooze",
+    scope="operate",
+    guard="job",
+    http="POST /v1/jobs/{id}/snooze",
+    after=notify_workers,
+    bulk=(State.PENDING, State.QUEUED, State.PAUSED),
+    examples={"until": "2026-11-19T09:00:00Z", "reason": "the vendor is closed"},
+)
+def snooze(
+    backend: Backend, job_id: JobId, *, until: DueTime, reason: Reason = None, actor: Actor = None
+) -> Job:
+    """Set when a pending, queued or paused job is due. It keeps its place in its lane, which waits for it."""
+    return backend.store.snooze(job_id, until, actor, reason)
 
 
 @verb(

@@ -159,6 +159,7 @@ class Operations(
     pause = method(jobs.pause)
     interrupt = method(jobs.interrupt)
     skip = method(jobs.skip)
+    snooze = method(jobs.snooze)
     release = method(jobs.release)
     retry = method(jobs.retry)
     abandon = method(jobs.abandon)

@@ -25,7 +25,7 @@ from typing import (
 
 from pydantic.fields import FieldInfo
 
-from leasehold.domain.bulk import KEEP_REASON, MEANT_FOR
+from leasehold.domain.bulk import ARGUMENTS, MEANT_FOR, BulkArguments
 from leasehold.domain.states import State
 from leasehold.domain.tokens import TokenScope
 
@@ -195,6 +195,12 @@ class Verb(Generic[P, R]):
                 given[one.name] = check.run(given[one.name], one.public)
         return given
 
+    def check(self, name: str, value: object) -> None:
+        """One argument by itself."""
+        found = next(one for one in self.params if one.name == name)
+        if found.check is not None:
+            found.check.run(value, found.public)
+
     def run(self, backend: Backend, given: Mapping[str, Any]) -> R:
         """With what `checked` returned."""
         return cast(Callable[..., R], self.function)(backend, **given)
@@ -208,6 +214,8 @@ class Verb(Generic[P, R]):
         return kept | hidden
 
 
+INTERNAL = ("actor", "new_id")
+"""Names of arguments that are marked so: the marks are read later than the table is made."""
 VERBS: list[Verb[..., Any]] = []
 """Every verb and read, in the order of the files."""
 
@@ -269,8 +277,9 @@ def _add(made: Verb[P, R]) -> Verb[P, R]:
     if made.bulk:
         word = made.name.partition(".")[2]
         MEANT_FOR[word] = made.bulk
-        if any(one == "reason" for one in made.signature.parameters):
-            KEEP_REASON.add(word)
+        empty = inspect.Parameter.empty
+        own = [one for one in list(made.signature.parameters.values())[1:] if one.name not in INTERNAL]
+        ARGUMENTS[word] = BulkArguments({one.name: one.default is empty for one in own}, made.check)
     return made
 
 

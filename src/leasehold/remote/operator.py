@@ -270,8 +270,7 @@ def _piece(request: BulkRequest, left: int, cursor: str | None) -> Ask:
         "dry_run": request.dry_run,
         "limit": min(left, MOST_IN_BULK),
         "cursor": cursor,
-        "reason": request.reason,
-        "fresh": request.fresh,
+        **to_jsonable_python(request.own),
     }
     kept = {name: value for name, value in body.items() if value is not None}
     return Ask("POST", "/v1/jobs/bulk", body=kept, wait=LONGEST_WAIT, repeat=request.dry_run)

@@ -28,7 +28,8 @@ class Codec:
             self._adapter, self._sure = _read(hint, field)
 
     def encode(self, value: Any, limit: Limit = IN_ROW) -> str:
-        """Raises Unstorable for a value that does not fit the annotation, or would be read back as something else."""
+        """Raises NotSerializable for a value that does not fit the annotation, or would be read back as something
+        else."""
         if self._adapter is None:
             return encode(value, self._field, limit)
         checked = self._checked(self._adapter, value)

@@ -199,7 +199,7 @@ class TaskDefinition:
         return checked
 
     def _returning(self, checked: dict[str, Any], text: str) -> str:
-        """Return the text if it decodes to the same values; else another text that does. Raises Unstorable."""
+        """Return the text if it decodes to the same values; else another text that does. Raises NotSerializable."""
         if not self._is_doubtful(checked) or (problem := self._lost(checked, text)) is None:
             return text
         # A value that a model generates for an unset field (an id, the time) survives only if it is stored.

@@ -1,6 +1,6 @@
 """Logs the life of jobs at the logger `leasehold.jobs`: one line for a start, an end, a retry, a loss.
 
-Each line carries job, kind, attempt, queue and, unless it was lost, lease as fields. For a level that is off nothing is
+Each line carries job, task, attempt, queue and, unless it was lost, lease as fields. For a level that is off nothing is
 formatted: a worker ends thousands of jobs a second.
 """
 

@@ -1,4 +1,4 @@
-"""Adds the fields job, kind, attempt, queue and lease to records that a handler logs with the standard `logging`."""
+"""Adds the fields job, task, attempt, queue and lease to records that a handler logs with the standard `logging`."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import httpx2
 
 from leasehold import Leasehold
@@ -21,6 +23,16 @@ def test_many_jobs_are_counted_first_and_then_changed(app: Leasehold, admin: htt
     assert (rest["changed"], rest["next"]) == (1, None)
     assert {job.refresh().state.value for job in jobs} == {"cancelled"}
     assert (jobs[0].reason, jobs[0].history()[-1].actor) == ("enough", "http:token 0")
+
+
+def test_many_jobs_are_snoozed(app: Leasehold, admin: httpx2.Client):
+    jobs = [app.enqueue("add", {"a": n}, group="g") for n in range(2)]
+    requested = {"verb": "snooze", "group": "g", "dry_run": False}
+    missing = admin.post("/v1/jobs/bulk", json=requested)
+    assert (missing.status_code, missing.json()["errors"][0]["pointer"]) == (422, "/until")
+    done = admin.post("/v1/jobs/bulk", json={**requested, "until": "2100-01-01T12:00:00+02:00"}).json()
+    assert (done["verb"], done["matched"], done["changed"]) == ("snooze", 2, 2)
+    assert {job.refresh().available_at for job in jobs} == {datetime(2100, 1, 1, 10, tzinfo=UTC)}
 
 
 def test_refusals_have_the_codes_of_problems(app: Leasehold, admin: httpx2.Client):

@@ -112,7 +112,11 @@ def test_every_route_is_refused_to_a_token_without_its_scope(api: FastAPI, app: 
             assert code_of(clients[scope], request) == (403, "scope-missing"), request
 
 
-BODIES = {"/answer": {"value": True}, "/top-up": {"amounts": {"tokens": 1}}}
+BODIES = {
+    "/answer": {"value": True},
+    "/snooze": {"until": "2100-01-01T09:00:00Z"},
+    "/top-up": {"amounts": {"tokens": 1}},
+}
 """Of routes about one job that do without none."""
 
 

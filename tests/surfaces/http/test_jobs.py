@@ -168,6 +168,28 @@ def test_every_verb_moves_the_job_and_says_who_did_it(app: Leasehold, server: Se
     assert client.post(f"/v1/jobs/{held.id}/release").json()["state"] == "queued"
 
 
+def test_a_snooze_needs_a_time_with_a_zone(app: Leasehold, server: Server):
+    client, job = server.client("operate", "read"), app.enqueue("greet", {"name": "x"})
+    wrong: list[dict[str, object]] = [
+        {},
+        {"until": "2100-01-01T09:00:00"},
+        {"until": 4102477200},
+        {"until": "1960-01-01T00:00:00Z"},
+    ]
+    for body in wrong:
+        assert client.post(f"/v1/jobs/{job.id}/snooze", json=body).status_code == 422, body
+    assert client.get(f"/v1/jobs/{job.id}/history").json() == []
+    given = {"until": "2100-01-01T09:00:00Z", "reason": "closed"}
+    snoozed = client.post(f"/v1/jobs/{job.id}/snooze", json=given).json()
+    assert (snoozed["state"], snoozed["available_at"]) == ("queued", "2100-01-01T09:00:00Z")
+    (entry,) = client.get(f"/v1/jobs/{job.id}/history").json()
+    assert (entry["event"], entry["actor"]) == ("snoozed", "http:token 0")
+    assert entry["detail"] == "until 2100-01-01T09:00:00+00:00: closed"
+    job.cancel()
+    refused = client.post(f"/v1/jobs/{job.id}/snooze", json=given)
+    assert (refused.status_code, refused.json()["facts"]["state"]) == (409, "cancelled")
+
+
 def test_what_is_known_of_a_job_is_told(app: Leasehold, admin: httpx2.Client):
     job = app.enqueue("add", {"a": 1})
     assert admin.get(f"/v1/jobs/{job.id}/explain").json()[0]["cause"] == "no_worker"

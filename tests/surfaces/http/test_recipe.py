@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from leasehold import Leasehold
-from leasehold.domain.bulk import KEEP_REASON, MEANT_FOR, BulkRequest
+from leasehold.domain.bulk import ARGUMENTS, MEANT_FOR, BulkRequest
 from leasehold.domain.job import Job
 from leasehold.domain.records import Filter
 from leasehold.domain.states import State
@@ -35,7 +35,7 @@ def nudge() -> Iterator[Verb[..., Job]]:
     yield nudge
     VERBS.remove(nudge)
     del MEANT_FOR["nudge"]
-    KEEP_REASON.discard("nudge")
+    del ARGUMENTS["nudge"]
 
 
 def test_a_verb_in_the_table_is_everywhere(app: Leasehold, nudge: Verb[..., Job]):
@@ -56,7 +56,7 @@ def test_a_verb_in_the_table_is_everywhere(app: Leasehold, nudge: Verb[..., Job]
         ("job.nudge", first.id, "http:local", {"reason": "slow"}),
     ]
     third = app.enqueue("add", {"a": 3})
-    request = BulkRequest(verb="nudge", filter=Filter(task="add"), reason="mine")
+    request = BulkRequest(verb="nudge", filter=Filter(task="add"), own={"reason": "mine"})
     assert app.__internals__.operations.bulk(request).changed == 1
     assert third.refresh().reason == "mine"
 

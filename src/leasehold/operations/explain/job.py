@@ -30,18 +30,19 @@ def explain(store: JobStore, job_id: str) -> list[Hold]:
     job, now = store.get(job_id), store.now()
     match job.state:
         case State.PENDING:
-            holds = [*_pending(store, job), *_not_due(job, now), *_group(store, job)]
+            holds = [*_pending(store, job), *_not_due(store, job, now), *_group(store, job)]
         case State.QUEUED:
-            holds = _not_due(job, now)
+            holds = _not_due(store, job, now)
         case State.WAITING:
             return [_waiting(store, job, now), *_group(store, job)]
         case State.RUNNING:
             return _running(store, job, now)
         case _:
             # First what a resume would be refused for: the list is in the order in which things have to be done.
-            return [*_over_budget(store, job), *_group(store, job), _resting(store, job, now)]
+            put_off = _not_due(store, job, now) if job.state is State.PAUSED else []
+            return [*_over_budget(store, job), *_group(store, job), _resting(store, job, now), *put_off]
     holds += _paused(job, store.list_pauses(), now)
-    holds += _lane(store, job)
+    holds += _lane(store, job, now)
     holds += limit_holds(store.limits_of(job.gate), now)
     cards = store.list_workers()
     holds += _workers(job, cards)
@@ -171,15 +172,31 @@ def _waiting(store: JobStore, job: Job, now: datetime) -> Hold:
     return Hold("waiting", f"it waits for an answer to {suffix}{until}", remedy)
 
 
-def _not_due(job: Job, now: datetime) -> list[Hold]:
+def _not_due(store: JobStore, job: Job, now: datetime) -> list[Hold]:
     if job.available_at <= now:
         return []
-    why = "it was delayed"
-    if job.attempt:
-        suffix = f": {first_line(job.error)}" if job.error else ""
-        why = f"attempt {job.attempt} ended without success{suffix}"
-    left = span(job.available_at - now)
-    return [Hold("not_due", f"it is not due for {left}, until {instant(job.available_at)}; {why}", "wait")]
+    detail = f"it is not due for {_until(job, now)}; {_put_off(store, job)}"
+    limits = [(job.deadline_at, "time out"), (job.start_by if job.attempt == 0 else None, "be cancelled")]
+    ends = [(at, word) for at, word in limits if at is not None and at <= job.available_at]
+    # A paused job has no time limits until it is resumed.
+    if ends and job.state is not State.PAUSED:
+        at, word = min(ends)
+        detail += f". It will {word} before that, at {instant(at)}"
+    return [Hold("not_due", detail, "wait, or set another time: job.snooze(until=…)")]
+
+
+def _until(job: Job, now: datetime) -> str:
+    return f"{span(job.available_at - now)}, until {instant(job.available_at)}"
+
+
+def _put_off(store: JobStore, job: Job) -> str:
+    """Why its due time is ahead. A snooze counts until the next attempt."""
+    for entry in reversed(store.history(job.id)):
+        if entry.event == "snoozed" and entry.from_state != State.RUNNING and entry.attempt == job.attempt:
+            return f"it was snoozed{by(entry.actor)} {entry.detail}"
+    if not job.attempt:
+        return "it was delayed"
+    return f"attempt {job.attempt} ended without success{why(job.error)}"
 
 
 # -- what stands in its way --------------------------------------------------------------------------------------------
@@ -198,7 +215,7 @@ def _pause(pause: PauseRecord) -> Hold:
     )
 
 
-def _lane(store: JobStore, job: Job) -> list[Hold]:
+def _lane(store: JobStore, job: Job, now: datetime) -> list[Hold]:
     if job.lane is None:
         return []
     head, blocker = store.lane_front(job.lane)
@@ -209,6 +226,8 @@ def _lane(store: JobStore, job: Job) -> list[Hold]:
             before = store.get(head)
             place = _many(store.count_ahead(job, MOST_AHEAD), "job")
             detail = f"{place} ahead of it in lane {job.lane!r}; first is {head} ({before.task}, {before.state.value})"
+            if before.available_at > now:
+                detail += f", which is not due for {_until(before, now)}"
             return [
                 Hold("lane_order", detail, f"see what holds that one (leasehold why {head}), or cancel it")
             ]

@@ -31,7 +31,7 @@ from leasehold.domain.transitions import Move
 from leasehold.stores.database.database import Records, Row, Session
 from leasehold.stores.verbs.locking import lock
 from leasehold.stores.verbs.outbox import notify
-from leasehold.stores.verbs.writing import Verbs, write
+from leasehold.stores.verbs.writing import Verbs, reading, transaction, write
 
 
 class BudgetVerbs(Verbs):
@@ -43,17 +43,14 @@ class BudgetVerbs(Verbs):
         JobNotFound."""
         return self._database.transact(lambda session: record_spends(session, job_id, token, attempt, spends))
 
-    def budget(self, job_id: str, attempt: int | None = None) -> list[BudgetLine]:
+    @reading
+    def budget(self, session: Session, job_id: str, attempt: int | None = None) -> list[BudgetLine]:
         """What the job and its group may spend and have spent, by unit. With `budget_for="run"` it counts this
         attempt's spending: the latest attempt unless one is given. Raises JobNotFound."""
-
-        def work(session: Session) -> list[BudgetLine]:
-            found = session.rows("find_spender", id=job_id)
-            if not found:
-                raise JobNotFound(job_id)
-            return _lines(session, found[0], attempt)
-
-        return self._database.read(work)
+        found = session.rows("find_spender", id=job_id)
+        if not found:
+            raise JobNotFound(job_id)
+        return _lines(session, found[0], attempt)
 
     def list_budgets(
         self, scope: BudgetOwner | None = None, limit: int = 50, cursor: str | None = None
@@ -75,30 +72,28 @@ class BudgetVerbs(Verbs):
         """The job's ledger in the order of time."""
         return [Spending(**row) for row in self._rows("list_spending", id=job_id)]
 
-    def top_up(self, job_id: str, amounts: Mapping[str, int], actor: str | None = None) -> list[BudgetLine]:
-        """Raise the job's limits by these amounts. Raises Refused if the job is final, and InvalidInput for a unit
+    @transaction
+    def top_up(
+        self, session: Session, job_id: str, amounts: Mapping[str, int], actor: str | None = None
+    ) -> list[BudgetLine]:
+        """Raise the job's limits by these amounts. Raises InvalidState if the job is final, and InvalidInput for a unit
         without a limit."""
+        jobs, now = lock(session, [job_id])
+        if job_id not in jobs or now is None:
+            raise JobNotFound(job_id)
+        return _top_up(session, jobs[job_id], amounts, actor, now)
 
-        def work(session: Session) -> list[BudgetLine]:
-            jobs, now = lock(session, [job_id])
-            if job_id not in jobs or now is None:
-                raise JobNotFound(job_id)
-            return _top_up(session, jobs[job_id], amounts, actor, now)
-
-        return self._database.transact(work)
-
-    def set_group_budget(self, group: str, limits: Mapping[str, int | None]) -> list[BudgetLine]:
+    @transaction
+    def set_group_budget(
+        self, session: Session, group: str, limits: Mapping[str, int | None]
+    ) -> list[BudgetLine]:
         """Set these limits of a group; None removes one. The other limits stay."""
-
-        def work(session: Session) -> list[BudgetLine]:
-            over = {line.unit for line in _group_lines(session, group) if line.exhausted}
-            _set_limits(session, "group", group, limits)
-            lines = _group_lines(session, group)
-            passed = [line for line in lines if line.exhausted and line.unit not in over]
-            notify(session, [budget_is_exhausted(line, None, "", group) for line in passed])
-            return lines
-
-        return self._database.transact(work)
+        over = {line.unit for line in _group_lines(session, group) if line.exhausted}
+        _set_limits(session, "group", group, limits)
+        lines = _group_lines(session, group)
+        passed = [line for line in lines if line.exhausted and line.unit not in over]
+        notify(session, [budget_is_exhausted(line, None, "", group) for line in passed])
+        return lines
 
     def group_budget(self, group: str) -> list[BudgetLine]:
         """What the group may spend and has spent, by unit."""

@@ -30,7 +30,7 @@ from leasehold.stores.database.attempts import records_of
 from leasehold.stores.database.database import Row, Session
 from leasehold.stores.database.rows import job_from_row, record_of, tags_of
 from leasehold.stores.verbs.list_plans import IDS, JOBS, MEMBERS, TAGGED, TOP, Walk, Walked, Way
-from leasehold.stores.verbs.writing import Verbs
+from leasehold.stores.verbs.writing import Verbs, reading
 
 WINDOW = 20_000
 """Rows that a page looks at where no index serves its filter."""
@@ -96,28 +96,25 @@ class InspectVerbs(Verbs):
         rows = self._tuples("find_last_actor", id=job_id, events=list(events))
         return rows[0][0] if rows else None
 
-    def count_ahead(self, job: Job, cap: int = 1000) -> int:
+    @reading
+    def count_ahead(self, session: Session, job: Job, cap: int = 1000) -> int:
         """The number of due jobs that a claim from the job's queue would take first, or of jobs before it in its lane.
         Behind each gate, and in the lane, the first `cap` jobs are read."""
-
-        def work(session: Session) -> int:
-            if job.lane is not None:
-                rows = session.tuples(
-                    "count_ahead_in_lane", lane=job.lane, lane_at=job.lane_at, seq=job.seq, cap=cap
-                )
-            else:
-                rows = session.tuples(
-                    "count_ahead",
-                    queue=job.queue,
-                    gate=job.gate,
-                    priority=job.priority,
-                    available_at=job.available_at,
-                    seq=job.seq,
-                    cap=cap,
-                )
-            return min(cap, int(rows[0][0]))
-
-        return self._database.read(work)
+        if job.lane is not None:
+            rows = session.tuples(
+                "count_ahead_in_lane", lane=job.lane, lane_at=job.lane_at, seq=job.seq, cap=cap
+            )
+        else:
+            rows = session.tuples(
+                "count_ahead",
+                queue=job.queue,
+                gate=job.gate,
+                priority=job.priority,
+                available_at=job.available_at,
+                seq=job.seq,
+                cap=cap,
+            )
+        return min(cap, int(rows[0][0]))
 
     def relatives(self, job_id: str, limit: int = 500) -> list[Relative]:
         """The jobs that this job waits for (unmet first), the jobs that wait for it, the job it follows, and its

@@ -18,7 +18,7 @@ from leasehold.stores.database.audit import changed
 from leasehold.stores.database.database import Database, Records, Row, Session
 from leasehold.stores.results import Acquired
 from leasehold.stores.verbs.named_limits import make_defaults, names_of, two_meanings, unknown_rate
-from leasehold.stores.verbs.writing import Verbs
+from leasehold.stores.verbs.writing import Verbs, reading, transaction
 
 MOST_HOLDERS = 20
 MOST_LIMITED_GROUPS = 20
@@ -47,26 +47,20 @@ class LimitVerbs(Verbs):
         """When, on the monotonic clock, the next job of such a claim is due, or a rate may let it start."""
 
     # -- operate ---------------------------------------------------------------------------------------------------
-    def set_slot(self, name: str, limit: int) -> None:
+    @transaction
+    def set_slot(self, session: Session, name: str, limit: int) -> None:
         """Allow at most `limit` units in use at once across all workers; 0 closes the slot. Units in use stay in
         use."""
+        if session.rows("find_rates", keys=[name]):
+            raise two_meanings(name, "a rate")
+        session.run("set_slot", name=name, lim=limit)
 
-        def work(session: Session) -> None:
-            if session.rows("find_rates", keys=[name]):
-                raise two_meanings(name, "a rate")
-            session.run("set_slot", name=name, lim=limit)
-
-        self._database.transact(work)
-
-    def set_rate(self, key: str, limit: str, spacing: float, burst: int) -> None:
+    @transaction
+    def set_rate(self, session: Session, key: str, limit: str, spacing: float, burst: int) -> None:
         """Allow one job every `spacing` seconds, and up to `burst` jobs at once after a silence."""
-
-        def work(session: Session) -> None:
-            if session.rows("find_slots", names=[key]):
-                raise two_meanings(key, "a slot")
-            session.run("set_rate", key=key, lim=limit, spacing=spacing, burst=burst)
-
-        self._database.transact(work)
+        if session.rows("find_slots", names=[key]):
+            raise two_meanings(key, "a slot")
+        session.run("set_rate", key=key, lim=limit, spacing=spacing, burst=burst)
 
     def close_rate(
         self,
@@ -81,80 +75,74 @@ class LimitVerbs(Verbs):
         if not self._database.single(lambda session: changed(session.rows("close_rate", **requested))):
             raise unknown_rate("key", key)
 
-    def open_rate(self, key: str) -> bool:
+    @transaction
+    def open_rate(self, session: Session, key: str) -> bool:
         """Open a closed rate. False: the rate was not closed."""
-
-        def work(session: Session) -> bool:
-            session.run("lock_rates", keys=[key])
-            rows = session.rows("read_rates", keys=[key])
-            if not rows:
-                raise unknown_rate("key", key)
-            session.run("open_rate", key=key)
-            return changed(bool(rows[0]["closed"]))
-
-        return self._database.transact(work)
+        session.run("lock_rates", keys=[key])
+        rows = session.rows("read_rates", keys=[key])
+        if not rows:
+            raise unknown_rate("key", key)
+        session.run("open_rate", key=key)
+        return changed(bool(rows[0]["closed"]))
 
     # -- inspect ---------------------------------------------------------------------------------------------------
-    def list_slots(self) -> list[SlotRow]:
+    @reading
+    def list_slots(self, session: Session) -> list[SlotRow]:
         """All slots, with the units in use and the jobs that hold them."""
-
-        def work(session: Session) -> list[SlotRow]:
-            return [
-                SlotRow(row["name"], row["lim"], row["used"], _holders(session, row["name"]))
-                for row in session.rows("read_slots", names=None)
-            ]
-
-        return self._database.read(work)
+        return [
+            SlotRow(row["name"], row["lim"], row["used"], _holders(session, row["name"]))
+            for row in session.rows("read_slots", names=None)
+        ]
 
     def list_rates(self) -> list[RateRow]:
         """All rates, with the time until the next job of each may start."""
         return [_rate_row(row) for row in self._rows("read_rates", keys=None)]
 
-    def limits_of(self, gate: int) -> GateLimits:
+    @reading
+    def limits_of(self, session: Session, gate: int) -> GateLimits:
         """What jobs behind this gate need, how much of it is in use, and which jobs use it."""
-
-        def work(session: Session) -> GateLimits:
-            need = self._needs_of(session, [gate])[gate]
-            units = dict(need.slots)
-            slots = session.rows("read_slots", names=sorted(units)) if units else []
-            rates = session.rows("read_rates", keys=[need.rate]) if need.rate is not None else []
-            return GateLimits(
-                [
-                    SlotNeed(r["name"], units[r["name"]], r["lim"], r["used"], _holders(session, r["name"]))
-                    for r in slots
-                ],
-                _rate_row(rates[0]) if rates else None,
-            )
-
-        return self._database.read(work)
+        need = self._needs_of(session, [gate])[gate]
+        units = dict(need.slots)
+        slots = session.rows("read_slots", names=sorted(units)) if units else []
+        rates = session.rows("read_rates", keys=[need.rate]) if need.rate is not None else []
+        return GateLimits(
+            [
+                SlotNeed(r["name"], units[r["name"]], r["lim"], r["used"], _holders(session, r["name"]))
+                for r in slots
+            ],
+            _rate_row(rates[0]) if rates else None,
+        )
 
     # -- inside a run ----------------------------------------------------------------------------------------------
+    @transaction
     def acquire(
-        self, job_id: str, token: int, name: str, units: int = 1, default: DefaultLimit | None = None
+        self,
+        session: Session,
+        job_id: str,
+        token: int,
+        name: str,
+        units: int = 1,
+        default: DefaultLimit | None = None,
     ) -> Acquired:
         """Give the holder of this lease units of a slot until its attempt ends, or tokens of a rate; a missing rate is
         made from `default`. The call grants at once or not at all. Raises LeaseLost, and InvalidInput for a name that
         is neither a slot nor a rate."""
-
-        def work(session: Session) -> Acquired:
-            if name not in self._rates and session.rows("lock_slots", names=[name]):
-                if default is not None:
-                    raise two_meanings(name, "a slot")
-                return _acquire_slot(session, job_id, token, name, units)
+        if name not in self._rates and session.rows("lock_slots", names=[name]):
+            if default is not None:
+                raise two_meanings(name, "a slot")
+            return _acquire_slot(session, job_id, token, name, units)
+        found = session.rows("lock_rates", keys=[name])
+        if not found and default is not None:
+            make_defaults(session, [default])
             found = session.rows("lock_rates", keys=[name])
-            if not found and default is not None:
-                make_defaults(session, [default])
-                found = session.rows("lock_rates", keys=[name])
-            if found:
-                self._rates.add(name)
-                return _acquire_rate(session, name, units)
-            raise InvalidInput(
-                "name",
-                f"no slot and no rate is called {name!r}",
-                f"make one: app.slots.set({name!r}, 4) or app.rates.set({name!r}, '60/min')",
-            )
-
-        return self._database.transact(work)
+        if found:
+            self._rates.add(name)
+            return _acquire_rate(session, name, units)
+        raise InvalidInput(
+            "name",
+            f"no slot and no rate is called {name!r}",
+            f"make one: app.slots.set({name!r}, 4) or app.rates.set({name!r}, '60/min')",
+        )
 
     def release_slot(self, job_id: str, attempt: int, name: str) -> int:
         """Give back what this attempt acquired of the slot; the result is the number of units."""

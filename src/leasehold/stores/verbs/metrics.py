@@ -19,7 +19,7 @@ from leasehold.domain.metrics import (
 )
 from leasehold.stores.database.database import Database, Records, Row, Session
 from leasehold.stores.database.rows import record_of
-from leasehold.stores.verbs.writing import Verbs
+from leasehold.stores.verbs.writing import Verbs, reading
 
 
 class MetricVerbs(Verbs):
@@ -74,21 +74,18 @@ class MetricVerbs(Verbs):
         """The counts by minute of the last `age` seconds, the oldest first."""
         return [_rollup(row) for row in self._rows("list_rollups", age=age, queue=queue, task=task)]
 
-    def gauges(self, cap: int = 10_000) -> Gauges:
+    @reading
+    def gauges(self, session: Session, cap: int = 10_000) -> Gauges:
         """The gauges, by a few statements whatever the number of jobs. Finished jobs are not read."""
-
-        def work(session: Session) -> Gauges:
-            return Gauges(
-                ready=[ReadyAge(**row) for row in session.rows("list_ready_ages")],
-                leases=[record_of(LeaseAge, row) for row in session.rows("list_lease_ages")],
-                slots=[
-                    SlotUse(row["name"], row["used"], row["lim"])
-                    for row in session.rows("read_slots", names=None)
-                ],
-                open_questions=int(session.tuples("count_open_questions", cap=cap)[0][0]),
-            )
-
-        return self._database.read(work)
+        return Gauges(
+            ready=[ReadyAge(**row) for row in session.rows("list_ready_ages")],
+            leases=[record_of(LeaseAge, row) for row in session.rows("list_lease_ages")],
+            slots=[
+                SlotUse(row["name"], row["used"], row["lim"])
+                for row in session.rows("read_slots", names=None)
+            ],
+            open_questions=int(session.tuples("count_open_questions", cap=cap)[0][0]),
+        )
 
 
 def _record(one: Rollup) -> Row:

@@ -8,7 +8,7 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.mirror import Mirror, MirrorRow
 from leasehold.stores.database.database import Session
 from leasehold.stores.database.mirrors import MirrorDialect
-from leasehold.stores.verbs.writing import Verbs
+from leasehold.stores.verbs.writing import Verbs, reading, transaction
 
 
 class MirrorVerbs(Verbs):
@@ -31,15 +31,12 @@ class MirrorVerbs(Verbs):
         """A script that removes the mirror, for a person to run. The user's rows stay."""
         return f"BEGIN;\n{self._mirrors.remove(mirror.name)}\nCOMMIT;"
 
-    def add_mirror(self, mirror: Mirror) -> None:
+    @transaction
+    def add_mirror(self, session: Session, mirror: Mirror) -> None:
         """Create the mirror. Raises InvalidInput if the table or one of its columns is missing."""
-
-        def work(session: Session) -> None:
-            for problem in _problems_of_table(session, mirror, self._mirrors):
-                raise InvalidInput("table", problem, "make it first, or name what is there")
-            self._run_script(session, self._mirrors.create(mirror))
-
-        self._database.transact(work)
+        for problem in _problems_of_table(session, mirror, self._mirrors):
+            raise InvalidInput("table", problem, "make it first, or name what is there")
+        self._run_script(session, self._mirrors.create(mirror))
 
     def remove_mirror(self, mirror: Mirror) -> None:
         """Remove the mirror. The user's rows stay."""
@@ -49,14 +46,11 @@ class MirrorVerbs(Verbs):
         """The registered mirrors and the problems of each."""
         return self._database.read(self._read_mirrors)
 
-    def stray_mirrors(self) -> list[str]:
+    @reading
+    def stray_mirrors(self, session: Session) -> list[str]:
         """Triggers and functions of mirrors that are not registered."""
-
-        def work(session: Session) -> list[str]:
-            known = {name for mirror in _registered(session) for name in self._mirrors.objects(mirror)}
-            return sorted({row["name"] for row in session.rows("list_mirror_objects")} - known)
-
-        return self._database.read(work)
+        known = {name for mirror in _registered(session) for name in self._mirrors.objects(mirror)}
+        return sorted({row["name"] for row in session.rows("list_mirror_objects")} - known)
 
     def _renew_mirrors(self, session: Session) -> None:
         """After a migration: it may have made a place anew, and its triggers went with the old one."""

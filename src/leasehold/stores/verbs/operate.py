@@ -84,6 +84,15 @@ class OperateVerbs(Verbs):
         """Let the lane of a failed job go on. The failure stays."""
         return self._operate(job_id, lambda job, now: operate.skip(job, now=now, actor=actor, reason=reason))
 
+    def snooze(
+        self, job_id: str, until: datetime, actor: str | None = None, reason: str | None = None
+    ) -> Job:
+        """Set when a pending, queued or paused job is due; a time in the past means now. It keeps its state and its
+        place in its lane, which waits for it. A deadline and `start_by` stay as they are."""
+        return self._operate(
+            job_id, lambda job, now: operate.snooze(job, until, now=now, actor=actor, reason=reason)
+        )
+
     def abandon(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
         """Give up the execution of an orphan whose site is gone for good. This counts as a failure."""
         return self._operate(

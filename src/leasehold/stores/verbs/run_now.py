@@ -22,8 +22,8 @@ class RunNowVerbs(EnqueueVerbs):
         """Store this job and claim it in one transaction if fewer than `cap` jobs of its task run; running jobs are
         those with a live lease of any worker, and orphans. Otherwise return Full and store nothing. Calls for one task
         decide one after the other. If another job holds the unique key, the result is as in `enqueue`. A job that
-        cannot be claimed (its lane is taken, its task is paused) raises Refused and is not stored. The same id from the
-        same worker returns the same grant again."""
+        cannot be claimed (its lane is taken, its task is paused) raises InvalidState and is not stored. The same id
+        from the same worker returns the same grant again."""
         self._make_gates([job])
         self._make_worker_name(worker)
         monotonic = self._database.clock.monotonic()

@@ -20,7 +20,7 @@ from leasehold.stores.results import Fired, Registered
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.locking import lock
 from leasehold.stores.verbs.workers import SILENT_AFTER
-from leasehold.stores.verbs.writing import Groups, write_moves
+from leasehold.stores.verbs.writing import Groups, transaction, write_moves
 
 _SPEC = ("args", "every", "cron", "tz", "missed", "overlap", "at_start")
 
@@ -84,14 +84,11 @@ class ScheduleVerbs(EnqueueVerbs):
         self._database.transact(work)
         return self._schedule(schedule.name)
 
-    def delete_schedule(self, name: str) -> None:
+    @transaction
+    def delete_schedule(self, session: Session, name: str) -> None:
         """Delete a schedule. Raises ScheduleNotFound, and InvalidInput if the code of a live worker declares it."""
-
-        def work(session: Session) -> None:
-            _refuse_declared(session, _found(session, name))
-            session.run("delete_schedule", name=name)
-
-        self._database.transact(work)
+        _refuse_declared(session, _found(session, name))
+        session.run("delete_schedule", name=name)
 
     def pause_schedule(self, name: str, actor: str | None = None, reason: str | None = None) -> None:
         """Stop the ticks until `resume_schedule`. Raises ScheduleNotFound."""
@@ -100,17 +97,14 @@ class ScheduleVerbs(EnqueueVerbs):
         if not paused:
             raise ScheduleNotFound(name)
 
-    def resume_schedule(self, name: str) -> bool:
+    @transaction
+    def resume_schedule(self, session: Session, name: str) -> bool:
         """Continue a paused schedule. Ticks during the pause are dropped: if there were any, the next tick counts from
         now. False: the schedule was not paused."""
-
-        def work(session: Session) -> bool:
-            row = _found(session, name)
-            ahead = row["next_at"] > row["now"]
-            next_at = row["next_at"] if ahead else _schedule(row).next_after(row["now"])
-            return changed(bool(session.tuples("resume_schedule", name=name, next_at=next_at)))
-
-        return self._database.transact(work)
+        row = _found(session, name)
+        ahead = row["next_at"] > row["now"]
+        next_at = row["next_at"] if ahead else _schedule(row).next_after(row["now"])
+        return changed(bool(session.tuples("resume_schedule", name=name, next_at=next_at)))
 
     def fire(
         self,
@@ -145,15 +139,12 @@ class ScheduleVerbs(EnqueueVerbs):
 
         return self._database.transact(work)
 
-    def note_run(self, name: str, job_id: str) -> None:
+    @transaction
+    def note_run(self, session: Session, name: str, job_id: str) -> None:
         """Record a job of the schedule that was enqueued by hand: `overlap` checks this job at the next tick."""
-
-        def work(session: Session) -> None:
-            row = _found(session, name)
-            moved = {"next_at": row["next_at"], "last_at": None, "last_job": job_id, "passed": 0}
-            session.run("move_schedule", name=name, **moved)
-
-        self._database.transact(work)
+        row = _found(session, name)
+        moved = {"next_at": row["next_at"], "last_at": None, "last_job": job_id, "passed": 0}
+        session.run("move_schedule", name=name, **moved)
 
     def _schedule(self, name: str) -> ScheduleRow:
         for row in self.list_schedules():

@@ -19,7 +19,7 @@ from leasehold.stores.verbs.budgets import record_spends
 from leasehold.stores.verbs.gates import gate_of, make_gates
 from leasehold.stores.verbs.named_limits import make_limits
 from leasehold.stores.verbs.settle import settle_in
-from leasehold.stores.verbs.writing import Verbs
+from leasehold.stores.verbs.writing import Verbs, transaction
 
 
 class HandlerTransaction:
@@ -76,18 +76,21 @@ class StepVerbs(Verbs):
 
         return self._database.transact(work)
 
+    @transaction
     def save_spent_steps(
-        self, job_id: str, token: int, attempt: int, steps: Mapping[str, str], spends: Sequence[Spend]
+        self,
+        session: Session,
+        job_id: str,
+        token: int,
+        attempt: int,
+        steps: Mapping[str, str],
+        spends: Sequence[Spend],
     ) -> list[BudgetLine] | None:
         """`save_steps` together with what the steps spent; the result is the budgets afterwards. None: the lease is
         lost, and neither steps nor spending were written."""
-
-        def work(session: Session) -> list[BudgetLine] | None:
-            if steps and not _save(session, job_id, token, steps):
-                return None
-            return record_spends(session, job_id, token, attempt, spends)
-
-        return self._database.transact(work)
+        if steps and not _save(session, job_id, token, steps):
+            return None
+        return record_spends(session, job_id, token, attempt, spends)
 
     def load_checkpoint(self, job_id: str) -> str | None:
         """The checkpoint that an attempt of the job kept last (encoded JSON)."""

@@ -19,7 +19,7 @@ from leasehold.stores.results import Stoppable
 from leasehold.stores.verbs.groups import note_stops
 from leasehold.stores.verbs.list_plans import IN_LANE, LANE_HOLDERS, MEMBERS, PENDING, TAGGED, Walk, Way
 from leasehold.stores.verbs.locking import lock
-from leasehold.stores.verbs.writing import Verbs, bump_groups, write_moves
+from leasehold.stores.verbs.writing import Verbs, bump_groups, transaction, write_moves
 
 PAGE = 10_000
 """Jobs that one look reads; they are moved in smaller batches."""
@@ -33,8 +33,10 @@ class StopVerbs(Verbs):
         The call only reads: `stop_jobs` decides."""
         return self._database.read(lambda session: _find(session, scope, before, running))
 
+    @transaction
     def stop_jobs(
         self,
+        session: Session,
         ids: Sequence[str],
         scope: StopScope,
         mode: StopMode,
@@ -44,24 +46,20 @@ class StopVerbs(Verbs):
         """Stop these jobs in one short transaction: cancel them at once, or request a stop of the running ones, whose
         follow-ups in the scope will then be stored as cancelled. The result leaves out jobs that have ended. A group
         that the scope does not name, and whose jobs were stopped, records this as its last stop."""
-
-        def work(session: Session) -> list[StoppedJob]:
-            jobs, now = lock(session, ids)
-            if now is None:
-                return []
-            decided = (decide(job, mode, now=now, actor=actor, reason=reason) for job in jobs.values())
-            moves: list[Move] = [move for move in decided if move is not None]
-            running = sorted(move.job.id for move in moves if move.before.state is State.RUNNING)
-            if running:
-                session.run("mark_stopped", ids=running, scope=scope.dump(), reason=reason, actor=actor)
-            groups = write_moves(session, moves, now)
-            bump_groups(session, groups)
-            if scope.group is None:
-                met = {move.job.group for move in moves} & groups.keys()
-                note_stops(session, [name for name in met if name is not None], scope, mode, actor, reason)
-            return changed([StoppedJob(move.job.id, move.job.task, move.before.state) for move in moves])
-
-        return self._database.transact(work)
+        jobs, now = lock(session, ids)
+        if now is None:
+            return []
+        decided = (decide(job, mode, now=now, actor=actor, reason=reason) for job in jobs.values())
+        moves: list[Move] = [move for move in decided if move is not None]
+        running = sorted(move.job.id for move in moves if move.before.state is State.RUNNING)
+        if running:
+            session.run("mark_stopped", ids=running, scope=scope.dump(), reason=reason, actor=actor)
+        groups = write_moves(session, moves, now)
+        bump_groups(session, groups)
+        if scope.group is None:
+            met = {move.job.group for move in moves} & groups.keys()
+            note_stops(session, [name for name in met if name is not None], scope, mode, actor, reason)
+        return changed([StoppedJob(move.job.id, move.job.task, move.before.state) for move in moves])
 
     def still_running(self, ids: Sequence[str]) -> list[str]:
         """Which of these jobs still run."""

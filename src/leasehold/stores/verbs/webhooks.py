@@ -9,26 +9,24 @@ from leasehold.domain.webhooks import Webhook, listener_of
 from leasehold.stores.database.audit import changed
 from leasehold.stores.database.database import Session
 from leasehold.stores.verbs.hooks import HookVerbs, drop_listener, file_listeners
+from leasehold.stores.verbs.writing import transaction
 
 
 class WebhookVerbs(HookVerbs):
     """Listeners with an address."""
 
-    def set_webhook(self, webhook: Webhook, listeners: Sequence[Listener]) -> None:
+    @transaction
+    def set_webhook(self, session: Session, webhook: Webhook, listeners: Sequence[Listener]) -> None:
         """Create or change a webhook; these are its listeners."""
-
-        def work(session: Session) -> None:
-            session.run(
-                "set_webhook",
-                name=webhook.name,
-                url=webhook.url,
-                signing_key=webhook.secret,
-                allow_private=webhook.allow_private,
-                source=webhook.source,
-            )
-            file_listeners(session, listeners, kept=webhook.source == "set")
-
-        self._database.transact(work)
+        session.run(
+            "set_webhook",
+            name=webhook.name,
+            url=webhook.url,
+            signing_key=webhook.secret,
+            allow_private=webhook.allow_private,
+            source=webhook.source,
+        )
+        file_listeners(session, listeners, kept=webhook.source == "set")
 
     def list_webhooks(self) -> list[Webhook]:
         """All webhooks."""
@@ -38,11 +36,8 @@ class WebhookVerbs(HookVerbs):
         """The webhook, or None."""
         return next((webhook for webhook in self.list_webhooks() if webhook.name == name), None)
 
-    def remove_webhook(self, name: str) -> bool:
+    @transaction
+    def remove_webhook(self, session: Session, name: str) -> bool:
         """Delete a webhook and its waiting events. False: there is no such webhook."""
-
-        def work(session: Session) -> bool:
-            drop_listener(session, listener_of(name))
-            return changed(bool(session.tuples("drop_webhook", name=name)))
-
-        return self._database.transact(work)
+        drop_listener(session, listener_of(name))
+        return changed(bool(session.tuples("drop_webhook", name=name)))

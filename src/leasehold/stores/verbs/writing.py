@@ -6,10 +6,12 @@ place.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from leasehold.domain.errors import DuplicateJob, StoreError
 from leasehold.domain.hooks import happened_in
@@ -24,6 +26,8 @@ from leasehold.stores.database.places import Place, place_of
 from leasehold.stores.verbs.dependencies import lock_descendants, moves_of_children
 from leasehold.stores.verbs.outbox import notify, notify_about_groups
 
+P = ParamSpec("P")
+S = TypeVar("S", bound="Verbs")
 T = TypeVar("T")
 BATCH = 500
 """Most rows that a short transaction touches: on SQLite no other can write meanwhile."""
@@ -77,6 +81,32 @@ class Verbs:
         columns = Columns(ids=list(tokens), tokens=list(tokens.values()))
         rows = self._database.read(lambda session: session.tuples("find_leases", leases=columns))
         return {(job_id, tokens[job_id]) for job_id, _ in rows}
+
+
+def transaction(verb: Callable[Concatenate[S, Session, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Make a verb one write transaction, whose session the caller does not give."""
+
+    def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._database.transact(lambda session: verb(self, session, *args, **kwargs))
+
+    return _without_session(run, verb)
+
+
+def reading(verb: Callable[Concatenate[S, Session, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Make a verb one read, whose session the caller does not give."""
+
+    def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._database.read(lambda session: verb(self, session, *args, **kwargs))
+
+    return _without_session(run, verb)
+
+
+def _without_session(run: Callable[P, T], verb: Callable[..., T]) -> Callable[P, T]:
+    functools.update_wrapper(run, verb)
+    signature = inspect.signature(verb)
+    parameters = [one for name, one in signature.parameters.items() if name != "session"]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined] # read by inspect
+    return run
 
 
 def write(session: Session, moves: Sequence[Move], now: datetime) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Annotated, Any, cast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
 import typer
 
-from leasehold.domain.bulk import LARGEST_LIMIT, RESUMABLE, BulkReport, BulkRequest, BulkVerb, has_moved_on
+from leasehold.domain.bulk import LARGEST_LIMIT, RESUMABLE, BulkReport, BulkRequest, has_moved_on
 from leasehold.domain.checks.states import checked_states
 from leasehold.domain.errors import GroupOnHold, InvalidInput, JobError, LeaseholdError
 from leasehold.domain.job import Job
@@ -29,9 +29,6 @@ SHOWN = 20
 """Refusals that are printed one by one; the rest are counted."""
 LISTED = 20
 """Jobs that still run which are printed; --json prints all that were read."""
-
-FIELDS = {one.name for one in fields(BulkRequest)} - {"text", "since", "until", "id_prefix"}
-"""Of a request, without what only a search has."""
 
 
 def _add(word: str, verb: Verb[..., Job]) -> None:
@@ -64,17 +61,14 @@ def _add(word: str, verb: Verb[..., Job]) -> None:
                 "--dry-run", "works with a filter only", "leave it out; see `leasehold why ID`"
             )
         own = {one.name: value_of(call, verb, one, own[one.name]) for one in verb.body}
-        missing = [one.public for one in verb.body if one.required and own[one.name] is None]
-        if missing and not dry_run:
-            raise InvalidInput(f"--{missing[0]}", "is missing", f"{word} needs it")
         request = BulkRequest(
-            verb=cast(BulkVerb, word),
+            verb=word,
             filter=Filter(checked_states(state or ()), **given),
             everything=True,  # --all was given: see above
             dry_run=dry_run,
             limit=LARGEST_LIMIT,
             actor=call.actor,
-            **_keywords(word, own),
+            own=own,
         )
         operations = call.operations
         if ids:
@@ -92,19 +86,6 @@ def _add(word: str, verb: Verb[..., Job]) -> None:
     change.__doc__ = verb.doc
     extend(change, [parameter_of(verb, one, as_option=True) for one in verb.body])
     command(jobs, word, acts=True)(change)
-
-
-def _keywords(word: str, own: Mapping[str, Any]) -> dict[str, Any]:
-    """The verb's arguments as a request has them: under their names; with the verb's name before it, where a search has
-    a field of that name; else together."""
-    found: dict[str, Any] = {"more": {}}
-    for name, value in own.items():
-        known = next((one for one in (name, f"{word}_{name}") if one in FIELDS), None)
-        if known is not None:
-            found[known] = value
-        elif value is not None:
-            found["more"][name] = value
-    return found
 
 
 for _verb in VERBS:

@@ -54,6 +54,7 @@ BUTTONS = (
         "Create the job",
         "Creates a new job like this one. This one stays as it is.",
     ),
+    Button(jobs.snooze, "Snooze", "Snooze it", "Sets when the job is due. It keeps its place in its lane."),
     Button(jobs.pause, "Pause", "Pause it", "Stops the job as soon as possible. It can be resumed."),
     Button(
         jobs.interrupt,

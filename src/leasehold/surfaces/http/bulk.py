@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from fastapi import APIRouter
+from pydantic import BaseModel, create_model
 
-from leasehold.domain.bulk import BulkReport, BulkRequest, BulkVerb
+from leasehold.domain.bulk import BulkReport, BulkRequest
 from leasehold.domain.records import Filter
 from leasehold.operations.json_records import as_models, model
+from leasehold.operations.verb import VERBS
 from leasehold.surfaces.http import requests
 from leasehold.surfaces.http.route import RequestCaller, needs
 
 
 def add_to(router: APIRouter) -> None:
-    @router.post(
-        "/v1/jobs/bulk", dependencies=needs("operate"), tags=["jobs"], response_model=model(BulkReport)
-    )
-    def bulk(body: requests.Bulk, caller: RequestCaller) -> Any:
+    def bulk(body: Any, caller: RequestCaller) -> Any:
         """Steer every job that matches all filters, newest first, one by one; a dry run unless `dry_run` is
         false. Jobs that refuse are reported, and hold up none of the others."""
         if body.queue is None:
@@ -25,14 +24,29 @@ def add_to(router: APIRouter) -> None:
         else:
             caller.check_queue(body.queue)
         request = BulkRequest(
-            verb=cast(BulkVerb, body.verb),
+            verb=body.verb,
             filter=Filter(tuple(body.states), body.queue, body.task, body.lane, body.group, body.tag),
             everything=body.everything,
             dry_run=body.dry_run,
             limit=body.limit,
             cursor=body.cursor,
             actor=caller.actor,
-            reason=body.reason,
-            fresh=body.fresh,
+            own={
+                name: getattr(body, name)
+                for name in body.model_fields_set - requests.Bulk.model_fields.keys()
+            },
         )
         return as_models(BulkReport, caller.operations.bulk(request))
+
+    bulk.__annotations__["body"] = _body()
+    router.post(
+        "/v1/jobs/bulk", dependencies=needs("operate"), tags=["jobs"], response_model=model(BulkReport)
+    )(bulk)
+
+
+def _body() -> type[BaseModel]:
+    """With the arguments of each verb that many jobs take."""
+    own: dict[str, Any] = {
+        one.name: (one.annotation | None, None) for verb in VERBS if verb.bulk for one in verb.body
+    }
+    return create_model("Bulk", __base__=requests.Bulk, **own)

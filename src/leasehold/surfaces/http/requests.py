@@ -120,5 +120,3 @@ class Bulk(Body):
     cursor: Annotated[str, Field(pattern=ID)] | None = Field(
         default=None, description="`next` of the report before."
     )
-    reason: Reason = None
-    fresh: StrictBool = Field(default=False, description="Of resume: forget steps and checkpoints.")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any, cast
+from datetime import datetime
+from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
 
-from leasehold.domain.bulk import KEEP_REASON, MEANT_FOR, BulkRequest, BulkVerb
+from leasehold.domain.bulk import ARGUMENTS, MEANT_FOR, BulkRequest
 from leasehold.domain.errors import InvalidInput
 from leasehold.operations.verb import VERBS
 from leasehold.surfaces.dashboard.action import Action, Done
@@ -16,7 +17,7 @@ from leasehold.surfaces.dashboard.bulk_runs import BulkRun, BulkRuns
 from leasehold.surfaces.dashboard.forms import Form
 from leasehold.surfaces.dashboard.page import Page
 from leasehold.surfaces.dashboard.page_request import PageRequest
-from leasehold.surfaces.dashboard.pages.filters import QuestionAsked, filter_in
+from leasehold.surfaces.dashboard.pages.filters import QuestionAsked, filter_in, instant_of
 from leasehold.surfaces.dashboard.pages.jobs import find
 
 COUNTED = 5_000
@@ -45,7 +46,8 @@ def read(page_request: PageRequest) -> dict[str, Any]:
             [("state", state) for state in requested.states] + list(requested.fields.items())
         ),
         "destroys": verb in DESTROYS,
-        "keeps_reason": verb in KEEP_REASON,
+        "needs_time": "until" in ARGUMENTS[verb].required,
+        "keeps_reason": "reason" in ARGUMENTS[verb].required,
         "back": page_request.url("jobs", **requested.query),
         "runs": page_request.caller.visible_rows(_runs(page_request).newest(page_request.caller.tenant))[
             :MOST_RUNS
@@ -66,7 +68,13 @@ def start(page_request: PageRequest, form: Form) -> Done:
     if verb in DESTROYS and form.fields.get("typed", "").strip().replace(",", "") != str(expected):
         raise InvalidInput("confirmation", "is not the number of jobs", f"type {expected} to {verb} them")
     request = _request(
-        page_request, verb, requested, reason=form.maybe("reason"), fresh=form.has("fresh"), limit=MOST
+        page_request,
+        verb,
+        requested,
+        reason=form.maybe("reason"),
+        fresh=form.has("fresh"),
+        until=instant_of(form.maybe("until"), "until", page_request.operations.now(), ahead=True),
+        limit=MOST,
     )
     run = _runs(page_request).start(
         page_request.operations,
@@ -97,21 +105,22 @@ def _runs(page_request: PageRequest) -> BulkRuns:
     return found
 
 
-def _verb(text: str) -> BulkVerb:
+def _verb(text: str) -> str:
     if text not in MEANT_FOR:
         raise InvalidInput("verb", f"{text!r} is none for many jobs", f"known: {', '.join(MEANT_FOR)}")
-    return cast(BulkVerb, text)
+    return text
 
 
 def _request(
     page_request: PageRequest,
-    verb: BulkVerb,
+    verb: str,
     requested: QuestionAsked,
     *,
     limit: int,
     dry_run: bool = False,
     reason: str | None = None,
     fresh: bool = False,
+    until: datetime | None = None,
 ) -> BulkRequest:
     search, _ = find(page_request, requested, limit=1)  # what the list has found by
     if search.filter.queue is None:
@@ -129,12 +138,11 @@ def _request(
         dry_run=dry_run,
         limit=limit,
         actor=page_request.caller.actor,
-        reason=reason,
-        fresh=fresh and verb == "resume",
+        own={"reason": reason, "fresh": fresh or None, "until": until},
     )
 
 
-def _about(requested: QuestionAsked, verb: BulkVerb) -> str:
+def _about(requested: QuestionAsked, verb: str) -> str:
     states = requested.states or tuple(state.value for state in MEANT_FOR[verb])
     parts = [", ".join(state.replace("_", " ") for state in states)]
     words = {"q": "text", "task": "task", "since": "created since", "until": "created until"}

@@ -58,15 +58,16 @@ def filter_in(pairs: list[tuple[str, str]]) -> QuestionAsked:
     )
 
 
-def instant_of(text: str | None, field: str, now: datetime) -> datetime | None:
-    """`2h` is two hours ago; a time without a zone is in UTC."""
+def instant_of(text: str | None, field: str, now: datetime, *, ahead: bool = False) -> datetime | None:
+    """`2h` is two hours ago, or two hours ahead; a time without a zone is in UTC."""
     if not text:
         return None
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         try:
-            return now - timedelta(seconds=seconds(text, field))
+            span = timedelta(seconds=seconds(text, field))
+            return now + span if ahead else now - span
         except (InvalidInput, OverflowError):
             raise InvalidInput(
                 field, f"{text!r} is neither a time nor a span", "write 2h, or 2026-11-17 09:00"

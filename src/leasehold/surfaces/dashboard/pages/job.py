@@ -17,6 +17,7 @@ from leasehold.surfaces.dashboard.job_verbs import BUTTONS, Button, buttons_of
 from leasehold.surfaces.dashboard.json_tree import Node, tree_of, tree_of_text
 from leasehold.surfaces.dashboard.page import Page
 from leasehold.surfaces.dashboard.page_request import PageRequest
+from leasehold.surfaces.dashboard.pages.filters import instant_of
 from leasehold.surfaces.dashboard.timeline import timeline
 from leasehold.types import Job
 
@@ -107,6 +108,9 @@ def _act(button: Button, page_request: PageRequest, form: Form) -> Done:
     if button.takes("fresh"):
         given["fresh"] = form.has("fresh")
         given["args"] = _new_arguments(job, form)
+    if button.takes("until"):
+        now = page_request.operations.now()
+        given["until"] = instant_of(form.text("until").strip(), "until", now, ahead=True)
     after = page_request.operations.call(button.verb, job.id, **given)
     if button.name == "retry":
         return Done("Created a new job. This is it.", page_request.job(after.id))
@@ -128,6 +132,8 @@ def _new_arguments(job: Job[Any], form: Form) -> dict[str, Any] | None:
 def _notice(verb: str, after: StoredJob) -> str:
     if after.state is State.RUNNING and verb in ("cancel", "pause", "interrupt"):
         return f"Stop requested ({verb}). Its worker will notice in a moment."
+    if verb == "snooze":
+        return f"The job is due at {after.available_at:%Y-%m-%d %H:%M:%S} UTC. Its place is kept."
     if verb == "skip":
         return "The lane continues."
     if verb == "resume" and after.state is State.RUNNING:
