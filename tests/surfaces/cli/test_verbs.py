@@ -88,3 +88,14 @@ def test_a_verb_for_many_jobs_has_its_own_options_alone(app, here):
     assert here("jobs", "resume", "--state", "paused", "--args", '{"n": 8}', "--yes").code == 0
     assert here("jobs", "show", job.id, "--json").json["args"] == {"n": 8}
     assert here("jobs", "resume", job.id, "--args", "[1]").code == 2
+
+
+def test_jobs_are_snoozed_by_id_and_by_filter(app, here):
+    one, two = app.enqueue("work"), app.enqueue("work", queue="q1")
+    assert here("jobs", "snooze", one.id, "--until", "2099-01-02T03:04:05Z", "--reason", "closed").code == 0
+    assert here("jobs", "show", one.id, "--json").json["available_at"] == "2099-01-02T03:04:05Z"
+    assert here("jobs", "snooze", "--queue", "q1", "--until", "2099-01-02", "--yes").code == 0
+    assert two.refresh().available_at.year >= 2098
+    missing = here("jobs", "snooze", one.id)
+    assert (missing.code, missing.err.startswith("error: until: is missing")) == (2, True)
+    assert here("jobs", "snooze", "--all", "--dry-run").code == 0
