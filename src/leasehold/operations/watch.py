@@ -14,7 +14,7 @@ from leasehold.domain.errors import WaitTimedOut
 from leasehold.domain.job import Job
 from leasehold.domain.poll import Poll
 from leasehold.domain.states import State
-from leasehold.domain.stream import STATE, UpdatePage, Update
+from leasehold.domain.stream import STATE, Update, UpdatePage
 from leasehold.operations import jobs
 from leasehold.operations.local import LocalOperator
 from leasehold.threads import to_thread

@@ -24,8 +24,8 @@ from leasehold.domain.stream import (
     Note,
     Progress,
     RunNotes,
-    UpdatePage,
     Update,
+    UpdatePage,
 )
 from leasehold.stores.database.database import Records, Row, Session
 from leasehold.stores.results import Record
