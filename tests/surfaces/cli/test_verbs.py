@@ -43,10 +43,10 @@ def test_the_updates_of_a_job_are_listed_after_a_number(app, here):
     (grant,) = store.claim("host:1:aa", ["default"], 1)
     notes = tuple(Note(place, "word", f'"{word}"') for place, word in enumerate(("one", "two"), 1))
     store.write_events([RunNotes(job.id, grant.token, 1, notes)])
-    found = here("jobs", "events", job.id, "--json").json
-    assert [one["data"] for one in found["events"]] == ["one", "two"]
-    since = str(found["events"][0]["seq"])
-    assert here("jobs", "events", job.id, "--since", since).out.split()[1:] == ["word", '"two"']
+    found = here("jobs", "updates", job.id, "--json").json
+    assert [one["data"] for one in found["updates"]] == ["one", "two"]
+    since = str(found["updates"][0]["seq"])
+    assert here("jobs", "updates", job.id, "--since", since).out.split()[1:] == ["word", '"two"']
 
 
 def test_the_budget_of_a_group_is_set_and_shown(app, here):
