@@ -422,7 +422,7 @@ def test_a_stop_of_a_part_leaves_who_when_and_why_on_the_group(store: JobStore, 
     status, row = store.group_status("g"), store.group("g")
     assert (status.state, status.reason, status.live) == ("active", None, 1)
     assert status.version > before.version
-    reported = GroupStop({"group": "g", "tasks": ("work",)}, "immediate", "enough", "ann", clock.now())
+    reported = GroupStop({"group": "g", "tasks": ["work"]}, "immediate", "enough", "ann", clock.now())
     assert status.last_stop == reported
     assert row is not None
     assert row.last_stop == reported
@@ -435,7 +435,7 @@ def test_every_group_whose_jobs_a_stop_has_met_remembers_it(store: JobStore, clo
     put(store, group="c", task="verify")
     put(store)
     stop(store, StopScope(tasks=("work",)), reason="deploy", actor="ann", wait=0)
-    reported = GroupStop({"tasks": ("work",)}, "graceful", "deploy", "ann", clock.now())
+    reported = GroupStop({"tasks": ["work"]}, "graceful", "deploy", "ann", clock.now())
     assert [store.group_status(name).last_stop for name in "abc"] == [reported, reported, None]
     assert store.group_status("a").state == "active"
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.states import State
-from leasehold.domain.stop import StopRequest
+from leasehold.domain.stop import StoppedJob, StopRequest
 from leasehold.operations.stop import Stop
 from leasehold.stores.results import Ending
 from tests.backends import Backend, new_job
@@ -99,3 +99,21 @@ def test_after_a_stop_with_a_hold_nothing_of_the_group_is_left_to_run(
     assert report.cancelled > 0
     assert backend.query("SELECT count(*) FROM leasehold.job_row WHERE stop_requested IS NOT NULL") == [(0,)]
     print(f"\n{backend.name}, {mode}: {dict(status.counts['work'])}, {sum(refused)} enqueued, {report}")
+
+
+def test_a_run_that_ends_with_a_follow_up_between_search_and_stop_leaves_none_behind(backend: Backend):
+    """The pass that found the job has stopped nothing, and yet it is not the last."""
+    store = backend.open()
+    store.enqueue([first := new_job(group="g")])
+    follow_up = new_job(group="g")
+
+    class Late(Stop):
+        def _stop(self, ids: Sequence[str]) -> Sequence[StoppedJob]:
+            if first.id in ids:
+                (grant,) = store.claim("worker", ["default"], 1)
+                store.settle([Ending(grant.id, grant.token, Success("1", None, (follow_up,)))])
+            return super()._stop(ids)
+
+    report = Late(store, StopRequest(group="g", mode="full"), {}).begin().wait()
+    assert store.get(follow_up.id).state is State.CANCELLED
+    assert report.cancelled_counts == {"work": {State.QUEUED: 1}}

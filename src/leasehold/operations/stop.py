@@ -126,16 +126,16 @@ class Stop:
         met = {*self.counts, *self.running.values()}
         return sorted(task for task, queue in known.items() if task not in met and queue != scope.queue)
 
-    def _pass(self) -> int:
-        moved = 0
+    def _pass(self) -> bool:
+        """Whether it found anything. A run that ended before its turn was found too: its follow-ups are not yet."""
+        found = False
         for running in (True, False):
             for jobs in self._pages(running):
                 wanted = [job.id for job in jobs if job.id not in self.running]
+                found = found or bool(wanted)
                 for batch in _batches(wanted):
-                    done = self._stop(batch)
-                    self._count(done)
-                    moved += len(done)
-        return moved
+                    self._count(self._stop(batch))
+        return found
 
     def _stop(self, ids: Sequence[str]) -> Sequence[StoppedJob]:
         """Those that run are told at once, not when the last of the others is done."""

@@ -55,6 +55,7 @@ EVENTS = {
     "interrupt": Trigger.INTERRUPT,
     "cancel": Trigger.CANCEL,
     "release": Trigger.RELEASE,
+    "snooze": Trigger.SNOOZE,
 }
 
 
@@ -69,9 +70,20 @@ def test_it_offers_every_legal_verb_and_no_others(app: Leasehold, operator: View
     assert offered == legal
     for verb in EVENTS:
         other = in_state(app, state)
-        answer = operator.do(f"job.{verb}", id=other.id)
+        answer = operator.do(f"job.{verb}", id=other.id, **({"until": "2h"} if verb == "snooze" else {}))
         refused = 'class="notice refused"' in operator.client.get(answer.headers["location"]).text
         assert refused == (verb not in offered), verb
+
+
+def test_a_job_is_snoozed_for_a_while_or_until_a_time(app: Leasehold, operator: Viewer):
+    job = app.enqueue("add", {"a": 1})
+    before = job.available_at
+    operator.do("job.snooze", id=job.id, until="2h", reason="later")
+    assert 7000 < (job.refresh().available_at - before).total_seconds() < 7400
+    operator.do("job.snooze", id=job.id, until="2100-01-01 12:00")
+    assert job.refresh().available_at.isoformat() == "2100-01-01T12:00:00+00:00"
+    answer = operator.do("job.snooze", id=job.id, until="soon")
+    assert "neither a time nor a span" in operator.client.get(answer.headers["location"]).text
 
 
 def test_a_verb_is_written_down_with_who_asked_and_why(app: Leasehold, operator: Viewer):
