@@ -1,4 +1,4 @@
-"""`serve` and `mcp`: the HTTP API, the dashboard and MCP, and a worker beside them if wanted."""
+"""`serve` and `mcp`: the HTTP API, the dashboard and MCP, optionally with a worker."""
 
 from __future__ import annotations
 
