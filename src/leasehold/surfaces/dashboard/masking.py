@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 PREFIX = "LEASEHOLD_"
 HIDDEN = "set, not shown"
 _HARMLESS = frozenset(
-    f"{PREFIX}{name}" for name in ("ACTOR", "APP", "DEMO", "RESULTS", "RUNS", "SCHEMA", "TENANT")
+    f"{PREFIX}{name}" for name in ("ACTOR", "APP", "DEMO", "EXECUTIONS", "RESULTS", "SCHEMA", "TENANT")
 )
 """Variables whose values are shown. Any other may be a secret."""
 
