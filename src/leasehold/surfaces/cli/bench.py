@@ -29,7 +29,7 @@ def bench(
     jobs: Annotated[int, typer.Option(min=1, help="No-op jobs to drain.", metavar="NUMBER")] = 20_000,
     concurrency: Annotated[int, typer.Option(min=1, help="Async jobs at once.", metavar="NUMBER")] = 1000,
 ) -> None:
-    """Measure enqueue, drain and pick-up on your database. In a store of its own, which is removed afterwards."""
+    """Measure enqueue, drain and pick-up on your database. It makes a store of its own, and removes it afterwards."""
     with _scratch(call.app) as app:
         label = app.__internals__.store.label
         figures = asyncio.run(_measure(app, jobs, concurrency))

@@ -60,8 +60,8 @@ def insert(
         typer.Argument(metavar="[MODULE:APP] TASK", help="The app (or LEASEHOLD_APP) and the task's name."),
     ],
 ) -> None:
-    """Print the SQL that enqueues a job of this task. For other languages and for psql. On PostgreSQL $1 is the id (a
-    UUID that you choose; a second insert with the same id stores nothing) and $2 the arguments, a JSON object; on
+    """Print the SQL that enqueues a job of this task. It is for other languages and for psql. On PostgreSQL $1 is the
+    id (a UUID that you choose; a second insert with the same id stores nothing) and $2 the arguments, a JSON object; on
     SQLite they are :id and :args. You may run it in your own transaction: its commit wakes the workers."""
     remedy = "leasehold db insert MODULE:APP TASK"
     name, task = app_and_name(words, InvalidInput("insert", "needs an app and a task", remedy))

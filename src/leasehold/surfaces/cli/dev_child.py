@@ -44,7 +44,7 @@ class DevSettings:
     app: str
     port: int
     queues: str | None
-    """None: those of the app's tasks."""
+    """None: the queues of the app's tasks."""
     concurrency: int
     mcp: bool
     log_level: str

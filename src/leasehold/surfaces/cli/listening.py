@@ -64,7 +64,7 @@ def dashboard_url(port: int) -> str:
 
 
 def check_server() -> None:
-    """Raises DriverMissing where the extra is not installed."""
+    """Check that the extra is installed. Raises DriverMissing."""
     import importlib.util
 
     for name in ("fastapi", "uvicorn", "jinja2"):

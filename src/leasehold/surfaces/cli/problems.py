@@ -33,7 +33,7 @@ from leasehold.surfaces.cli.render import clean
 
 class Exit(IntEnum):
     OK = 0
-    """It worked."""
+    """The command succeeded."""
     JOB_FAILED = 1
     """The job that the command waited for ended without success, or a check found something wrong."""
     USAGE = 2
@@ -41,7 +41,7 @@ class Exit(IntEnum):
     NOT_FOUND = 3
     """There is no such job, schedule, tenant or result."""
     REFUSED = 4
-    """Not possible in the job's present state, or not now."""
+    """The job's present state, or a limit, does not allow the command."""
     TIMED_OUT = 5
     """The command waited, and the time was over first."""
     UNREACHABLE = 6

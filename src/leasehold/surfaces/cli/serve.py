@@ -102,7 +102,7 @@ def serve(
 
 
 def check_mcp() -> None:
-    """Raises DriverMissing where the extra is not installed."""
+    """Check that the extra is installed. Raises DriverMissing."""
     import importlib.util
 
     from leasehold.domain.errors import DriverMissing

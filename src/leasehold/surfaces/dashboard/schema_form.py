@@ -159,7 +159,7 @@ def _control(field: Field, schema: Mapping[str, Any]) -> Field:
         roomy = longest > LONG_TEXT if isinstance(longest, int) else field.name == ROOT
         if (roomy and "format" not in schema) or "\n" in value:
             return replace(field, kind="long", value=value, bounds=bounds)
-        if control == "datetime-local":  # which knows no zone
+        if control == "datetime-local":  # this control has no time zone
             return replace(field, kind="text", type=control, value=value.removesuffix("Z"), hint="In UTC.")
         return replace(field, kind="text", type=control, value=value, bounds=bounds)
     return field

@@ -83,7 +83,7 @@ def add_to(router: APIRouter) -> None:
         response_model=responses.Job,
     )
     def answer_question(id: str, key: str, body: requests.Answer, caller: RequestCaller) -> Any:
-        """Answer a question. A waiting job goes on; a paused one keeps the answer for its resume."""
+        """Answer a question. A waiting job continues; a paused job gets the answer when it is resumed."""
         return job_of(caller.job(id).answer(key, body.value, actor=caller.actor))
 
     @router.post(

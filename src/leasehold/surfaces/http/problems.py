@@ -75,7 +75,7 @@ class Fault(BaseModel):
 
 
 class Problem(BaseModel):
-    """What went wrong (RFC 9457). `code` is for programs and stays; `detail` is for people."""
+    """An error (RFC 9457). `code` is for programs and does not change; `detail` is for people."""
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -79,7 +79,7 @@ def _admit_of(request: Request) -> Admit:
 
 
 AskAgain = Annotated[Admit, Depends(_admit_of)]
-"""For long responses: checks again whether the caller may go on. Raises like the first check."""
+"""The parameter of an endpoint with a long response: it checks the caller again. Raises like the first check."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 

@@ -18,7 +18,6 @@ from leasehold.surfaces.dashboard.pages.marks import mark
 
 ROWS = 50
 MOST_HOLDERS = 8
-WORDS: dict[Scope, str] = {"queue": "queue", "task": "task"}
 
 
 def read(page_request: PageRequest) -> dict[str, Any]:
@@ -35,7 +34,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     return {
         "mark": mark,
         "limited": limited,
-        "pauses": [(pause, WORDS[pause.scope], _waiting(pause, cards)) for pause in pauses],
+        "pauses": [(pause, _waiting(pause, cards)) for pause in pauses],
         "queues": sorted({card.queue for card in cards}),
         "tasks": sorted({card.task for card in cards}),
         "slots": slots,
@@ -83,16 +82,14 @@ def _pause(scope: Scope, page_request: PageRequest, form: Form) -> Done:
     _check_scope(page_request, scope, name)
     pause = page_request.operations.pause_scope(scope, name, _closing(page_request, form))
     end = "until it is resumed" if pause.until is None else f"until {pause.until:%Y-%m-%d %H:%M:%S} UTC"
-    return Done(f"No job of the {WORDS[scope]} {name} starts {end}. Running jobs continue.")
+    return Done(f"No job of the {scope} {name} starts {end}. Running jobs continue.")
 
 
 def _resume(scope: Scope, page_request: PageRequest, form: Form) -> Done:
     name = form.text("name")
     _check_scope(page_request, scope, name)
     done = page_request.operations.resume_scope(scope, name, actor=page_request.caller.actor)
-    return Done(
-        f"The {WORDS[scope]} {name} is resumed." if done else f"The {WORDS[scope]} {name} was not paused."
-    )
+    return Done(f"The {scope} {name} is resumed." if done else f"The {scope} {name} was not paused.")
 
 
 def _set_slot(page_request: PageRequest, form: Form) -> Done:
