@@ -33,7 +33,7 @@ def line(place: int, text: str) -> Note:
 
 
 def seen(store: JobStore, job_id: str, since: int = 0) -> list[tuple[int, str, object]]:
-    return [(event.seq, event.kind, event.data) for event in store.read_stream(job_id, since).events]
+    return [(event.seq, event.kind, event.data) for event in store.read_stream(job_id, since).updates]
 
 
 def test_events_are_numbered_in_order_without_gaps(store, clock):
@@ -44,17 +44,17 @@ def test_events_are_numbered_in_order_without_gaps(store, clock):
     assert seen(store, one.id) == [(1, "item", 1), (2, "item", 1), (3, "item", {"a": [1]})]
     assert seen(store, two.id) == [(1, "item", "x")]
     assert seen(store, one.id, since=2) == [(3, "item", {"a": [1]})]
-    assert store.read_stream(one.id, since=2).events[0].at == clock.now()
+    assert store.read_stream(one.id, since=2).updates[0].at == clock.now()
 
 
 def test_a_look_shows_a_page_and_the_state(store):
     grant = run(store)
     store.write_events([reported(grant, *(item(place) for place in range(1, 8)))])
     page = store.read_stream(grant.id, 0, 5)
-    assert [event.seq for event in page.events] == [1, 2, 3, 4, 5]
+    assert [event.seq for event in page.updates] == [1, 2, 3, 4, 5]
     assert (page.state, page.attempt) == (State.RUNNING, 1)
-    assert [event.seq for event in store.read_stream(grant.id, 5, 5).events] == [6, 7]
-    assert store.read_stream(grant.id, 7).events == []
+    assert [event.seq for event in store.read_stream(grant.id, 5, 5).updates] == [6, 7]
+    assert store.read_stream(grant.id, 7).updates == []
 
 
 def test_the_stream_of_an_unknown_job_is_not_found(store):
@@ -90,7 +90,7 @@ def test_a_key_is_stored_once_also_by_the_next_attempt(store, clock):
     second = claim_one(store)
     store.write_events([reported(second, item(1, "5", "b"), item(2, "6", "c"))])
     assert seen(store, first.id) == [(1, "item", 1), (2, "item", 3), (3, "item", 4), (4, "item", 6)]
-    assert [event.attempt for event in store.read_stream(first.id).events] == [1, 1, 1, 2]
+    assert [event.attempt for event in store.read_stream(first.id).updates] == [1, 1, 1, 2]
     other = run(store)
     store.write_events([reported(other, item(1, "7", "a"))])
     assert seen(store, other.id) == [(1, "item", 7)], "a key is a key of its job"
@@ -208,7 +208,7 @@ def test_a_reader_never_finds_a_smaller_number_later(backend):
         thread.start()
     reader, last, found = backend.open(), 0, []
     while any(thread.is_alive() for thread in threads) or len(found) < 300:
-        events = reader.read_stream(grant.id, last).events
+        events = reader.read_stream(grant.id, last).updates
         found += [(event.seq, event.data) for event in events]
         last = events[-1].seq if events else last
     for thread in threads:
@@ -222,4 +222,4 @@ def test_a_place_that_no_event_can_have_is_before_all_of_them_or_behind(store, s
     """It may come from a header that somebody has made up."""
     grant = run(store)
     store.write_events([RunNotes(grant.id, grant.token, grant.attempt, (Note(1, "item", "1"),))])
-    assert len(store.read_stream(grant.id, since).events) == left
+    assert len(store.read_stream(grant.id, since).updates) == left

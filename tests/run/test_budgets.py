@@ -526,7 +526,7 @@ def test_interrupted_by_a_pause_while_over_its_limit_a_job_fails_if_its_task_say
         async with app.worker(retention=None, shutdown_grace=0) as worker:
             await until(
                 lambda: any(
-                    event.kind == "spent" for event in app.__internals__.store.read_stream(job.id).events
+                    event.kind == "spent" for event in app.__internals__.store.read_stream(job.id).updates
                 )
             )
             if by == "pause":
@@ -574,7 +574,7 @@ def test_a_cancelled_job_over_its_limit_is_cancelled(app):
         async with app.worker(retention=None):
             await until(
                 lambda: any(
-                    event.kind == "spent" for event in app.__internals__.store.read_stream(job.id).events
+                    event.kind == "spent" for event in app.__internals__.store.read_stream(job.id).updates
                 )
             )
             await asyncio.to_thread(job.cancel, "no more")

@@ -104,7 +104,7 @@ def test_telling_never_waits_for_the_database(app, door):
             ctx.emit("item", n)
             ctx.progress(n, 2000)
             ctx.log(f"line {n}")
-        reported.append(len(app.__internals__.store.read_stream(ctx.job_id).events))
+        reported.append(len(app.__internals__.store.read_stream(ctx.job_id).updates))
         door.open()
 
     job = notify.enqueue()
@@ -242,7 +242,7 @@ def test_an_async_handler_that_tells_too_much_is_told_so_and_flush_helps(app, mo
             except StreamFull as error:
                 raised.append(error)
                 await ctx.flush()
-                assert len(app.__internals__.store.read_stream(ctx.job_id).events) == n
+                assert len(app.__internals__.store.read_stream(ctx.job_id).updates) == n
                 ctx.emit("item", n)
 
     job = notify.enqueue()
@@ -260,7 +260,7 @@ def test_flush_in_a_plain_handler_returns_when_all_is_stored(app):
         ctx.flush()
         ctx.emit("item", 1)
         ctx.flush()
-        seen.append(len(app.__internals__.store.read_stream(ctx.job_id).events))
+        seen.append(len(app.__internals__.store.read_stream(ctx.job_id).updates))
 
     notify.enqueue()
     burst(app)

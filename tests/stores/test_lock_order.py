@@ -165,9 +165,9 @@ def test_what_runs_tell_does_not_wait_for_a_locked_job(
             [(locked.id, locked.token)],
             [(locked.id, locked.token - 1)],
         )
-    assert [len(store.read_stream(g.id).events) for g in (locked, *others)] == [0, 1, 1]
+    assert [len(store.read_stream(g.id).updates) for g in (locked, *others)] == [0, 1, 1]
     assert store.write_events(notes).locked == []
-    assert [len(store.read_stream(g.id).events) for g in (locked, *others)] == [1, 1, 1]
+    assert [len(store.read_stream(g.id).updates) for g in (locked, *others)] == [1, 1, 1]
     backend.close_opened()
 
 

@@ -497,7 +497,7 @@ def test_a_new_lease_stays_in_the_books_when_the_old_ending_is_heard_of_late(app
     async def scenario() -> None:
         job = await twice.aenqueue()
         async with app.worker(retention=None) as worker:
-            real = worker.settler._on_settled
+            real = worker.settler.on_settled
 
             async def hear_late(accepted, fenced) -> None:
                 await until(lambda: attempts == [1, 2])
@@ -506,11 +506,11 @@ def test_a_new_lease_stays_in_the_books_when_the_old_ending_is_heard_of_late(app
 
             late = asyncio.Event()
             tasks = []
-            worker.settler._on_settled = lambda *received: tasks.append(
+            worker.settler.on_settled = lambda *received: tasks.append(
                 asyncio.create_task(hear_late(*received))
             )
             await asyncio.wait_for(late.wait(), 20)
-            worker.settler._on_settled = real
+            worker.settler.on_settled = real
             held = {run.grant.attempt for run in worker.attempts.held.values()}
             again.set()
             assert held == {2}, "the lease of the second attempt is renewed"

@@ -93,9 +93,9 @@ class RunNotes:
 
 
 @frozen
-class Seen:
+class UpdatePage:
     """One read of a job: its state, and the updates stored before, after a sequence number."""
 
     state: State
     attempt: int
-    events: list[Update]
+    updates: list[Update]

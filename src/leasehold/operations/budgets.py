@@ -66,5 +66,5 @@ def list_budgets(
 
 @read("spending.list", guard="job", http="GET /v1/jobs/{id}/spending")
 def spending(backend: Backend, job_id: JobId) -> list[Spending]:
-    """Its ledger: every amount, with its key and the lease it was spent under."""
+    """List what a job has spent. Every amount has its key and its lease."""
     return backend.store.spending(job_id)

@@ -22,7 +22,7 @@ from leasehold.domain.records import (
     StepRecord,
 )
 from leasehold.domain.states import LIVE, State
-from leasehold.domain.stream import LogTail, Progress, Seen
+from leasehold.domain.stream import LogTail, Progress, UpdatePage
 from leasehold.operations.arguments import (
     Actor,
     Args,
@@ -237,8 +237,8 @@ def count_relatives(backend: Backend, job_id: JobId) -> dict[Relation, int]:
     return backend.store.count_relatives(job_id)
 
 
-@read("events.list", guard="job", http="GET /v1/jobs/{id}/events")
-def read_stream(backend: Backend, job_id: JobId, since: Since = 0, limit: Limit = 500) -> Seen:
+@read("updates.list", guard="job", http="GET /v1/jobs/{id}/updates")
+def read_stream(backend: Backend, job_id: JobId, since: Since = 0, limit: Limit = 500) -> UpdatePage:
     """List the updates of a job after a number, oldest first."""
     return backend.store.read_stream(job_id, since, limit)
 
@@ -259,7 +259,7 @@ def logs(backend: Backend, job_id: JobId) -> list[LogTail]:
 
 @read("progress.read", guard="job", http="GET /v1/jobs/{id}/progress")
 def progress(backend: Backend, job_id: JobId) -> Progress | None:
-    """How far it is, as it last reported."""
+    """Show how far a job is, as it last reported."""
     return backend.store.progress(job_id)
 
 

@@ -14,7 +14,7 @@ from leasehold.domain.errors import WaitTimedOut
 from leasehold.domain.job import Job
 from leasehold.domain.poll import Poll
 from leasehold.domain.states import State
-from leasehold.domain.stream import STATE, Seen, Update
+from leasehold.domain.stream import STATE, Update, UpdatePage
 from leasehold.operations import jobs
 from leasehold.operations.local import LocalOperator
 from leasehold.threads import to_thread
@@ -26,7 +26,7 @@ AT_REST = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCE
 FIRST_LOOK, SLOWEST_LOOK = 0.02, 0.5
 """Seconds between two looks of one who waits for a result."""
 
-Read = Callable[[str, int, int], Seen]
+Read = Callable[[str, int, int], UpdatePage]
 
 
 class Watch:
@@ -45,10 +45,10 @@ class Watch:
 
     def look(self) -> list[Update]:
         seen = self._read(self._job_id, self._since, PAGE)
-        events = list(seen.events)
+        events = list(seen.updates)
         if events:
             self._since = events[-1].seq
-        if len(seen.events) == PAGE:
+        if len(seen.updates) == PAGE:
             # More may be there: the state comes behind all that was stored before it.
             self.pause = 0.0
             return events

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from leasehold.threads import until_done
@@ -22,13 +23,15 @@ LEAST_SETTLES = 5.0
 """Seconds for the last results even if the grace is over: the grace counts from the signal."""
 
 
+@dataclass(eq=False)
 class Drain:
     """The drain of one worker. Without a grace, jobs may take as long as they need."""
 
-    def __init__(self, attempts: Attempts, settler: Settler, grace: float | None) -> None:
-        self._attempts = attempts
-        self._settler = settler
-        self._grace = grace
+    attempts: Attempts
+    settler: Settler
+    grace: float | None
+
+    def __post_init__(self) -> None:
         self._hurry = asyncio.Event()
 
     def hurry(self) -> None:
@@ -38,23 +41,23 @@ class Drain:
     async def run(self, intake: asyncio.Task[None]) -> bool:
         """Drain, once the claimer has its request to end. Returns False if the database did not take the last
         results."""
-        ends_at = None if self._grace is None else time.monotonic() + self._grace
+        ends_at = None if self.grace is None else time.monotonic() + self.grace
         # A claim that is under way may still bring jobs: they are handed back. An unreachable database may delay it.
         await asyncio.wait([intake], timeout=self._patience(ends_at))
         # Executions outside this process need no grace: the next worker goes on watching them.
-        self._attempts.leave_executions()
+        self.attempts.leave_executions()
         if not await self._idle_in_time(ends_at):
-            logger.warning("%d job(s) did not end in time: stopping them", len(self._attempts.unfinished()))
-            self._attempts.stop_all("drain")
+            logger.warning("%d job(s) did not end in time: stopping them", len(self.attempts.unfinished()))
+            self.attempts.stop_all("drain")
             # The watch abandons attempts that ignore their stop, so this ends.
-            while self._attempts.unfinished():
+            while self.attempts.unfinished():
                 await asyncio.sleep(CHECK_RUNNING_EVERY)
         try:
-            await asyncio.wait_for(self._settler.drained(), self._patience(ends_at))
+            await asyncio.wait_for(self.settler.drained(), self._patience(ends_at))
         except TimeoutError:
             logger.error(
                 "%d result(s) could not be settled: the database did not accept them; their leases will run out",
-                len(self._attempts.held),
+                len(self.attempts.held),
             )
             return False
         return True
@@ -68,7 +71,7 @@ class Drain:
 
     async def _idle_in_time(self, ends_at: float | None) -> bool:
         """Return False if the grace is over, or the drain was hurried, and jobs still run."""
-        while self._attempts.unfinished():
+        while self.attempts.unfinished():
             if self._hurry.is_set() or (ends_at is not None and time.monotonic() >= ends_at):
                 return False
             await asyncio.sleep(CHECK_RUNNING_EVERY)

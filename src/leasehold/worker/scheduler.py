@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -153,14 +154,4 @@ def _change(schedule: Schedule, before: str) -> str:
 
 
 def schedule_of(row: ScheduleRow) -> Schedule:
-    return Schedule(
-        name=row.name,
-        task=row.task,
-        args=row.args,
-        every=row.every,
-        cron=row.cron,
-        tz=row.tz,
-        missed=row.missed,
-        overlap=row.overlap,
-        at_start=row.at_start,
-    )
+    return Schedule(**{field.name: getattr(row, field.name) for field in fields(Schedule)})

@@ -14,6 +14,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.domain.errors import StoreError
@@ -63,24 +64,17 @@ class Effects(NamedTuple):
     """Hooks listen to one of them."""
 
 
+@dataclass(eq=False)
 class Settler:
-    def __init__(
-        self,
-        store: JobStore,
-        worker: str,
-        executor: Executor,
-        events: EventWriter,
-        hooks: HookDispatcher,
-        meter: Meter,
-        on_settled: Callable[[Sequence[Attempt], Sequence[Attempt]], None],
-    ) -> None:
-        self._store = store
-        self._worker = worker
-        self._executor = executor
-        self._events = events
-        self._hooks = hooks
-        self._meter = meter
-        self._on_settled = on_settled
+    store: JobStore
+    worker: str
+    executor: Executor
+    events: EventWriter
+    hooks: HookDispatcher
+    meter: Meter
+    on_settled: Callable[[Sequence[Attempt], Sequence[Attempt]], None]
+
+    def __post_init__(self) -> None:
         self._waiting: list[Entry] = []
         self._batches_under_way = 0
         self._batches_in_doubt = 0
@@ -182,7 +176,7 @@ class Settler:
             logger.exception("job %s could not be settled; its lease will run out", batch[0][0].grant.id)
             written = Written([], [batch[0][0]], [])
         try:
-            self._on_settled(written.accepted, written.fenced)
+            self.on_settled(written.accepted, written.fenced)
         except Exception:
             logger.exception(
                 "lost track of %d ending(s), which is a bug; their leases will run out", len(batch)
@@ -193,7 +187,7 @@ class Settler:
         """Try until the database answers."""
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._executor, self._write_once, batch, doubtful)
+            return await loop.run_in_executor(self.executor, self._write_once, batch, doubtful)
         except StoreError as error:
             logger.warning("%d result(s) are kept until the database takes them: %s", len(batch), error)
         self._batches_in_doubt += 1
@@ -203,7 +197,7 @@ class Settler:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, 5.0)
                 with contextlib.suppress(StoreError):
-                    written = await loop.run_in_executor(self._executor, self._write_once, batch, True)
+                    written = await loop.run_in_executor(self.executor, self._write_once, batch, True)
                     logger.info("the database is back; %d result(s) taken", len(written.accepted))
                     return written
         finally:
@@ -213,7 +207,7 @@ class Settler:
     def _write_once(self, batch: list[Entry], doubtful: bool) -> Written:
         batch, unfinished = self._finish_streams(batch)
         endings, effects = self._endings_of(batch, doubtful)
-        settled = self._store.settle(endings, wait=False)
+        settled = self.store.settle(endings, wait=False)
         locked: list[Entry] = []
         if settled.locked:
             ids = set(settled.locked)
@@ -221,7 +215,7 @@ class Settler:
         runs = [run for run, _ in batch]
         fenced = self._fenced(runs, set(settled.fenced), doubtful) if settled.fenced else []
         log_ends(batch, settled.decided, fenced)
-        self._meter.count(batch, settled.decided, fenced)
+        self.meter.count(batch, settled.decided, fenced)
         self._notify(settled, effects)
         accepted = [run for run in runs if run not in fenced] if fenced else runs
         return Written(accepted, fenced, unfinished + locked)
@@ -230,7 +224,7 @@ class Settler:
         """Write what the runs have emitted before their endings: a reader who sees a job at rest sees all of it. The
         second list holds the entries for which this must be tried again: their rows are locked."""
         streams = [run.stream for run, _ in batch if run.stream is not None]
-        unwritten = self._events.finish(streams) if streams else None
+        unwritten = self.events.finish(streams) if streams else None
         return _split(batch, lambda run: run.stream in unwritten) if unwritten else (batch, [])
 
     def _endings_of(self, batch: list[Entry], doubtful: bool) -> tuple[list[Ending], Effects]:
@@ -238,7 +232,7 @@ class Settler:
         job."""
         stored = self._arrived([run for run, _ in batch]) if doubtful else set()
         endings, frees, grouped, listened = [], False, False, False
-        tasks = self._hooks.notified_tasks
+        tasks = self.hooks.notified_tasks
         for run, outcome in batch:
             grant = run.grant
             special = grant.special
@@ -255,13 +249,13 @@ class Settler:
 
     def _notify(self, settled: Settled, effects: Effects) -> None:
         if settled.freed or effects.frees:
-            self._store.notify_workers()
+            self.store.notify_workers()
         if settled.freed or effects.grouped:
-            self._store.notify_watchers()
-        if effects.listened or (effects.grouped and self._hooks.notifies_groups):
-            self._store.notify_hooks()
+            self.store.notify_watchers()
+        if effects.listened or (effects.grouped and self.hooks.notifies_groups):
+            self.store.notify_hooks()
         elif settled.decided:
-            self._hooks.hint()
+            self.hooks.hint()
 
     def _fenced(self, runs: Sequence[Attempt], refused: set[str], doubtful: bool) -> list[Attempt]:
         """Attempts that were refused although the database has no success of their own. An earlier try may have been on
@@ -275,7 +269,7 @@ class Settler:
         if not runs:
             return set()
         leases = {run.grant.id: run.grant.token for run in runs}
-        verdicts = self._store.read_settlements(leases, self._worker)
+        verdicts = self.store.read_settlements(leases, self.worker)
         return {run for run in runs if verdicts[run.grant.id] == "done"}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.hooks import Happened
@@ -15,15 +16,13 @@ from leasehold.worker.stream_writer import EventWriter
 logger = logging.getLogger("leasehold.worker")
 
 
+@dataclass(eq=False)
 class StallWatch:
     """Checks attempts that have a `stall_after`."""
 
-    def __init__(
-        self, events: EventWriter, hooks: HookDispatcher, stop: Callable[[Attempt, StopCause], None]
-    ) -> None:
-        self._events = events
-        self._hooks = hooks
-        self._stop = stop
+    events: EventWriter
+    hooks: HookDispatcher
+    stop: Callable[[Attempt, StopCause], None]
 
     def look(self, run: Attempt, now: float) -> None:
         """Report once per silence: an attempt that gives a sign of life and falls silent again is reported again."""
@@ -34,15 +33,15 @@ class StallWatch:
         run.stall_reported = received_at
         self._report(run, limit)
         if run.on_stall != "report":
-            self._stop(run, "stalled")
+            self.stop(run, "stalled")
 
     def _report(self, run: Attempt, limit: float) -> None:
         grant = run.grant
         detail = run.stall_text
         logger.warning("job %s: %s is stalled: %s", grant.id, grant.task, detail)
         data = {"seconds": limit, "then": run.on_stall}
-        stream = self._events.stream_of(run)
-        self._events.put(stream, STALLED, encode(data, STALLED), text=detail)
-        self._hooks.notify(
+        stream = self.events.stream_of(run)
+        self.events.put(stream, STALLED, encode(data, STALLED), text=detail)
+        self.hooks.notify(
             Happened(STALLED, grant.id, grant.task, grant.queue, grant.attempt, grant.group, detail, data)
         )

@@ -8,6 +8,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from leasehold.domain.job import Grant
@@ -43,39 +44,26 @@ LONGEST_IN_LINE = 1.0
 NO_THREAD = "no thread of its worker was free"
 
 
+@dataclass(eq=False)
 class Starter:
-    def __init__(
-        self,
-        tasks: Mapping[str, TaskDefinition],
-        threads: int,
-        attempts: Attempts,
-        *,
-        keeper: LeaseKeeper,
-        settler: Settler,
-        meter: Meter,
-        journal: Journal,
-        executions: Executions,
-        events: EventWriter,
-        processes: Processes,
-        resources: Any,
-        on_freed: Callable[[], None],
-        tracing: Tracing | None = None,
-    ) -> None:
-        self._tasks = tasks
-        self._thread_count = threads
-        self._attempts = attempts
-        self._keeper = keeper
-        self._settler = settler
-        self._meter = meter
-        self._journal = journal
-        self._executions = executions
-        self._events = events
-        self._processes = processes
-        self._resources = resources
-        self._on_freed = on_freed
-        self._tracing = tracing
+    tasks: Mapping[str, TaskDefinition]
+    thread_count: int
+    attempts: Attempts
+    _: KW_ONLY
+    keeper: LeaseKeeper
+    settler: Settler
+    meter: Meter
+    journal: Journal
+    executions: Executions
+    events: EventWriter
+    processes: Processes
+    resources: Any
+    on_freed: Callable[[], None]
+    tracing: Tracing | None = None
+
+    def __post_init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._threads = HandlerThreads(threads)
+        self._threads = HandlerThreads(self.thread_count)
         self.on_loop = 0
         self.in_threads = 0
         self.outside = 0
@@ -110,16 +98,16 @@ class Starter:
         """Hand back leases that came too late to be used."""
         now = time.monotonic()
         for grant in grants:
-            run = Attempt(grant, self._tasks[grant.task], now, now)
-            self._attempts.held[grant.id] = run
-            self._keeper.expect(run.renew_at)
+            run = Attempt(grant, self.tasks[grant.task], now, now)
+            self.attempts.held[grant.id] = run
+            self.keeper.expect(run.renew_at)
             # Another worker must watch an execution that may be alive; the job must not run again beside it.
-            self._settler.put(run, Detached(reason) if grant.execution_site else HandedBack(reason))
+            self.settler.put(run, Detached(reason) if grant.execution_site else HandedBack(reason))
 
     def _hold(self, grants: Sequence[Grant], sent_at: float) -> list[Attempt]:
         """From here on their leases are renewed, and they take places, though no handler has begun yet."""
-        tasks, held, now = self._tasks, self._attempts.held, time.monotonic()
-        journal, events, resources = self._journal, self._events, self._resources
+        tasks, held, now = self.tasks, self.attempts.held, time.monotonic()
+        journal, events, resources = self.journal, self.events, self.resources
         runs = []
         on_loop = outside = 0
         renew_at = float("inf")
@@ -128,11 +116,11 @@ class Starter:
             run: Attempt
             if definition.external is not None:
                 run = external = ExternalAttempt(grant, definition, now, sent_at, journal, events, resources)
-                external.watch(definition.external, self._executions)
+                external.watch(definition.external, self.executions)
                 outside += 1
             elif definition.in_process:
                 run = in_process = ProcessAttempt(grant, definition, now, sent_at, journal, events)
-                in_process.processes = self._processes
+                in_process.processes = self.processes
             else:
                 run = Attempt(grant, definition, now, sent_at, journal, events, resources)
                 on_loop += definition.is_async
@@ -145,7 +133,7 @@ class Starter:
         self.on_loop += on_loop
         self.outside += outside
         self.in_threads += len(runs) - on_loop - outside
-        self._keeper.expect(renew_at)
+        self.keeper.expect(renew_at)
         return runs
 
     def _begin(self, run: Attempt) -> None:
@@ -153,7 +141,7 @@ class Starter:
         if definition.is_async and definition.external is None:
             start_task(self._loop, run, self._steps(run, self._left_loop))
         elif isinstance(run, ExternalAttempt):
-            self._attempts.end_of(run).add_done_callback(lambda _: self._executions.settled(run))
+            self.attempts.end_of(run).add_done_callback(lambda _: self.executions.settled(run))
             start_task(self._loop, run, self._steps(run, self._left_outside))
         else:
             self._queued[run] = None
@@ -166,14 +154,14 @@ class Starter:
         current_run.set(None)  # the thread outlives the attempt and must not keep it
 
     def _steps(self, run: Attempt, ended: Ended) -> Coroutine[Any, Any, None]:
-        return run.run(ended) if self._tracing is None else run_traced(self._tracing, run, ended)
+        return run.run(ended) if self.tracing is None else run_traced(self.tracing, run, ended)
 
     @property
     def thread_room(self) -> int:
         """How many plain jobs could be started now: one for every free thread, and as many more as will soon get a
         thread, judging by the last ones. Otherwise quick jobs would wait for the database most of the time."""
-        ahead = min(int(AHEAD / max(self._pace, 1e-6)), MOST_AHEAD) * self._thread_count
-        return self._thread_count + ahead - self.in_threads
+        ahead = min(int(AHEAD / max(self._pace, 1e-6)), MOST_AHEAD) * self.thread_count
+        return self.thread_count + ahead - self.in_threads
 
     def take_back(self, now: float) -> None:
         """Hand back attempts that wait for a thread which others do not free: another worker may have one."""
@@ -182,8 +170,8 @@ class Starter:
                 continue  # it has just begun
             self._pace = UNHURRIED
             self.in_threads -= 1
-            self._on_freed()
-            self._settler.put(run, HandedBack(NO_THREAD))
+            self.on_freed()
+            self.settler.put(run, HandedBack(NO_THREAD))
 
     # -- end -------------------------------------------------------------------------------------------------------
     def _left_outside(self, run: Attempt, outcome: Outcome | None) -> None:
@@ -196,13 +184,13 @@ class Starter:
             self._left(run, outcome)
         else:
             # `_left` and `conclude`, inlined: this runs for every job.
-            self._on_freed()
-            self._settler.put(run, outcome)
+            self.on_freed()
+            self.settler.put(run, outcome)
 
     def _left(self, run: Attempt, outcome: Outcome | None) -> None:
-        self._on_freed()
+        self.on_freed()
         if run.abandoned:
-            self._attempts.came_back(run)
+            self.attempts.came_back(run)
         else:
             self.conclude(run, outcome)
 
@@ -226,10 +214,10 @@ class Starter:
             self._pace += (seconds - self._pace) * (1.0 if seconds > self._pace else 0.1)
             self.in_threads -= 1
             if run.abandoned:
-                self._attempts.came_back(run)
+                self.attempts.came_back(run)
             else:
                 self.conclude(run, outcome)
-        self._on_freed()
+        self.on_freed()
 
     def conclude(self, run: Attempt, outcome: Outcome | None) -> None:
         """Pass on the outcome; None: another worker has the lease."""
@@ -240,12 +228,12 @@ class Starter:
                 )
             run.settled_at = time.monotonic()
             log_success(run)
-            self._meter.count([(run, Success())])
-            self._attempts.settled([run], [])
+            self.meter.count([(run, Success())])
+            self.attempts.settled([run], [])
         elif outcome is None:
-            self._attempts.drop(run)
+            self.attempts.drop(run)
         else:
-            self._settler.put(run, outcome)
+            self.settler.put(run, outcome)
 
     def close(self) -> None:
         self._threads.close()

@@ -29,7 +29,9 @@ def test_what_belongs_to_a_job_is_listed_by_itself(app, here):
     (relative,) = here("jobs", "relatives", second.id, "--json").lines
     assert (relative["relation"], relative["id"]) == ("waits_for", first.id)
     assert first.id in here("jobs", "relatives", second.id).out
-    for word in ("steps", "questions", "budget"):
+    assert here("jobs", "progress", first.id, "--json").json is None
+    assert here("jobs", "progress", first.id).out == "none\n"
+    for word in ("steps", "questions", "budget", "spending"):
         assert here("jobs", word, first.id, "--json").lines == []
         assert here("jobs", word, first.id).code == 0
     assert here("jobs", "history", "f" * 32).code == 3
@@ -41,10 +43,10 @@ def test_the_updates_of_a_job_are_listed_after_a_number(app, here):
     (grant,) = store.claim("host:1:aa", ["default"], 1)
     notes = tuple(Note(place, "word", f'"{word}"') for place, word in enumerate(("one", "two"), 1))
     store.write_events([RunNotes(job.id, grant.token, 1, notes)])
-    found = here("jobs", "events", job.id, "--json").json
-    assert [one["data"] for one in found["events"]] == ["one", "two"]
-    since = str(found["events"][0]["seq"])
-    assert here("jobs", "events", job.id, "--since", since).out.split()[1:] == ["word", '"two"']
+    found = here("jobs", "updates", job.id, "--json").json
+    assert [one["data"] for one in found["updates"]] == ["one", "two"]
+    since = str(found["updates"][0]["seq"])
+    assert here("jobs", "updates", job.id, "--since", since).out.split()[1:] == ["word", '"two"']
 
 
 def test_the_budget_of_a_group_is_set_and_shown(app, here):
@@ -86,3 +88,14 @@ def test_a_verb_for_many_jobs_has_its_own_options_alone(app, here):
     assert here("jobs", "resume", "--state", "paused", "--args", '{"n": 8}', "--yes").code == 0
     assert here("jobs", "show", job.id, "--json").json["args"] == {"n": 8}
     assert here("jobs", "resume", job.id, "--args", "[1]").code == 2
+
+
+def test_jobs_are_snoozed_by_id_and_by_filter(app, here):
+    one, two = app.enqueue("work"), app.enqueue("work", queue="q1")
+    assert here("jobs", "snooze", one.id, "--until", "2099-01-02T03:04:05Z", "--reason", "closed").code == 0
+    assert here("jobs", "show", one.id, "--json").json["available_at"] == "2099-01-02T03:04:05Z"
+    assert here("jobs", "snooze", "--queue", "q1", "--until", "2099-01-02", "--yes").code == 0
+    assert two.refresh().available_at.year >= 2098
+    missing = here("jobs", "snooze", one.id)
+    assert (missing.code, missing.err.startswith("error: until: is missing")) == (2, True)
+    assert here("jobs", "snooze", "--all", "--dry-run").code == 0

@@ -252,7 +252,7 @@ def test_a_token_of_some_queues_knows_no_others(app: Leasehold, server: Server):
     assert client.get(f"/v1/jobs/{mine.id}").status_code == 200
     for path in (
         "",
-        "/events",
+        "/updates",
         "/log",
         "/history",
         "/attempts",

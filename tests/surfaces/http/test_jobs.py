@@ -193,7 +193,7 @@ def test_a_snooze_needs_a_time_with_a_zone(app: Leasehold, server: Server):
 def test_what_is_known_of_a_job_is_told(app: Leasehold, admin: httpx2.Client):
     job = app.enqueue("add", {"a": 1})
     assert admin.get(f"/v1/jobs/{job.id}/explain").json()[0]["cause"] == "no_worker"
-    assert admin.get(f"/v1/jobs/{job.id}/events").json() == {"state": "queued", "attempt": 0, "events": []}
+    assert admin.get(f"/v1/jobs/{job.id}/updates").json() == {"state": "queued", "attempt": 0, "updates": []}
     settle(app, Success("3"))
     (attempt,) = admin.get(f"/v1/jobs/{job.id}/attempts").json()
     assert (attempt["number"], attempt["outcome"], attempt["worker"]) == (1, "succeeded", "w")
@@ -205,7 +205,7 @@ def test_an_unknown_job_is_not_found_whatever_its_id_looks_like(admin: httpx2.Cl
     for job_id in ("nothing", "019a7c1e-5b0c-7d11-9a3e-0f2d6c4b8a10", "%00", "%F0%9F%92%A9", "a" * 5000):
         for path in (
             "",
-            "/events",
+            "/updates",
             "/log",
             "/history",
             "/attempts",

@@ -155,8 +155,8 @@ def test_a_stream_goes_on_behind_the_last_event_that_was_seen(app: Leasehold, ad
     stream = Stream(admin, f"/v1/jobs/{job.id}/watch", **{"Last-Event-ID": "3"})
     assert stream.ended.wait(PATIENCE)
     assert [data for kind, data in stream.reported() if kind == "word"] == [4, 5]
-    page = admin.get(f"/v1/jobs/{job.id}/events", params={"since": 3, "limit": 1}).json()
-    assert [event["seq"] for event in page["events"]] == [4]
+    page = admin.get(f"/v1/jobs/{job.id}/updates", params={"since": 3, "limit": 1}).json()
+    assert [event["seq"] for event in page["updates"]] == [4]
     assert admin.get(f"/v1/jobs/{job.id}/watch", headers={"Last-Event-ID": "x"}).status_code == 422
 
 

@@ -24,8 +24,8 @@ from leasehold.domain.stream import (
     Note,
     Progress,
     RunNotes,
-    Seen,
     Update,
+    UpdatePage,
 )
 from leasehold.stores.database.database import Records, Row, Session
 from leasehold.stores.results import Record
@@ -60,7 +60,7 @@ class EventVerbs(Verbs):
         locked = self._still_held(left)
         return Record([lease for lease in left if lease not in locked], sorted(locked))
 
-    def read_stream(self, job_id: str, since: int = 0, limit: int = 500) -> Seen:
+    def read_stream(self, job_id: str, since: int = 0, limit: int = 500) -> UpdatePage:
         """The job's state and its updates numbered above `since`, read at one moment. The result is final: no smaller
         number appears later. Raises JobNotFound."""
         place = min(max(since, 0), LAST_PLACE)
@@ -68,7 +68,7 @@ class EventVerbs(Verbs):
         if not rows:
             raise JobNotFound(job_id)
         events = [event_of(row) for row in rows if row["seq"] is not None]
-        return Seen(State(rows[0]["state"]), rows[0]["attempt"], events)
+        return UpdatePage(State(rows[0]["state"]), rows[0]["attempt"], events)
 
     def mark_jobs(self, ids: Sequence[str]) -> dict[str, str]:
         """A text for each job that exists, which changes as soon as the job's state changes, a stop is requested, or

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 
 from leasehold.domain.hooks import EVENTS, Delivery, Happened, Listener, ListenerRow, Notification
 from leasehold.domain.job import NewJob
@@ -12,6 +13,7 @@ from leasehold.stores.database.database import Records, Row, Session
 from leasehold.stores.database.rows import record_of
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.outbox import SILENT_FOR, notify, read_listeners
+from leasehold.stores.verbs.writing import transaction
 
 KEPT_FOR = 7 * 86_400.0
 """Seconds after which an event that could not be delivered is forgotten."""
@@ -95,16 +97,13 @@ class HookVerbs(EnqueueVerbs):
 
         return self._database.transact(work)
 
-    def forget_listeners(self) -> None:
+    @transaction
+    def forget_listeners(self, session: Session) -> None:
         """Delete listeners whose code was not seen for a day with their waiting events, and events that are a week
         old."""
-
-        def work(session: Session) -> None:
-            session.run("forget_listeners", age=SILENT_FOR)
-            session.run("forget_outbox", age=KEPT_FOR)
-            session.run("drop_lonely_webhooks")
-
-        self._database.transact(work)
+        session.run("forget_listeners", age=SILENT_FOR)
+        session.run("forget_outbox", age=KEPT_FOR)
+        session.run("drop_lonely_webhooks")
 
     def _due_listeners(self, names: Sequence[str]) -> list[str]:
         if not names:
@@ -113,7 +112,7 @@ class HookVerbs(EnqueueVerbs):
 
 
 def file_listeners(session: Session, listeners: Sequence[Listener], kept: bool) -> None:
-    rows = Records([_record(listener, kept) for listener in listeners])
+    rows = Records([{**asdict(listener), "kept": kept} for listener in listeners])
     session.run("insert_listeners", rows=rows)
     names = sorted({listener.name for listener in listeners})
     session.run("drop_other_listeners", names=names, rows=rows)
@@ -123,16 +122,6 @@ def drop_listener(session: Session, name: str) -> bool:
     found = session.tuples("drop_listener", name=name)
     session.run("drop_outbox_of", name=name)
     return bool(found)
-
-
-def _record(listener: Listener, kept: bool) -> dict[str, object]:
-    return {
-        "name": listener.name,
-        "event": listener.event,
-        "task": listener.task,
-        "webhook": listener.webhook,
-        "kept": kept,
-    }
 
 
 def _delivery(row: Row) -> Delivery:

@@ -61,9 +61,6 @@ def _add(word: str, verb: Verb[..., Job]) -> None:
                 "--dry-run", "works with a filter only", "leave it out; see `leasehold why ID`"
             )
         own = {one.name: value_of(call, verb, one, own[one.name]) for one in verb.body}
-        missing = [one.public for one in verb.body if one.required and own[one.name] is None]
-        if missing and not dry_run:
-            raise InvalidInput(f"--{missing[0]}", "is missing", f"{word} needs it")
         request = BulkRequest(
             verb=word,
             filter=Filter(checked_states(state or ()), **given),

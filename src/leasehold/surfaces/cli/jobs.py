@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         Summary,
     )
     from leasehold.domain.search import SearchPage
-    from leasehold.domain.stream import Seen
+    from leasehold.domain.stream import UpdatePage
     from leasehold.operations.operations import Operations
 
 LONGEST_VALUE = 2000
@@ -263,8 +263,8 @@ def _moved(entry: HistoryEntry) -> str:
     return f"{entry.from_state} → {entry.to_state}" if moved else entry.to_state
 
 
-def _events(seen: Seen, _: Mapping[str, Any]) -> str:
-    return "\n".join(f"{one.seq} {one.kind} {render.json_text(one.data)}" for one in seen.events)
+def _updates(seen: UpdatePage, _: Mapping[str, Any]) -> str:
+    return "\n".join(f"{one.seq} {one.kind} {render.json_text(one.data)}" for one in seen.updates)
 
 
 QUESTIONS: render.Columns[Question] = {
@@ -468,4 +468,4 @@ add(jobs, verbs.history, columns=HISTORY)
 add(jobs, verbs.relatives, columns=RELATIVES, ids=True)
 add(jobs, questions.questions, columns=QUESTIONS, prose=QUESTION_PROSE)
 add(jobs, budgets.budget, columns=LINES)
-add(jobs, verbs.read_stream, _events)
+add(jobs, verbs.read_stream, _updates)

@@ -116,9 +116,9 @@ def add(
                 render.note(f"there are more: --cursor {given['cursor']}, or --all")
             return Exit.OK
         shown_arguments = {one.public: given[one.name] for one in own if not one.hidden}
-        idle = answer is False or (answer is None and verb.returns is not NoneType)
+        idle = verb.write and (answer is False or (answer is None and verb.returns is not NoneType))
         if call.as_json:
-            render.emit(_facts(answer, shown_arguments))
+            render.emit(_facts(answer, shown_arguments) if verb.write else answer)
         elif idle and refused:
             complain(refused.format(**shown_arguments))
         else:
@@ -158,6 +158,8 @@ def _sentence(verb: Verb[..., Any], answer: Any, arguments: Mapping[str, Any], t
         return text.format(answer, **arguments)
     if isinstance(answer, Job):
         return f"{answer.id} {answer.state}"
+    if not verb.write and answer is None:
+        return "none"
     if answer is None or isinstance(answer, bool):
         about = "" if verb.target is None else f" {arguments[verb.target.public]}"
         return f"{verb.name}{about}: {'nothing to do' if answer is False else 'done'}"

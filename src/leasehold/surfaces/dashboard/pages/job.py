@@ -87,10 +87,10 @@ def _events(page_request: PageRequest, job_id: str) -> list[Update]:
     since = 0
     for _ in range(10):
         seen = page_request.operations.read_stream(job_id, since, 500)
-        found += [event for event in seen.events if event.kind != PROGRESS]
-        if len(seen.events) < 500:
+        found += [event for event in seen.updates if event.kind != PROGRESS]
+        if len(seen.updates) < 500:
             break
-        since = seen.events[-1].seq
+        since = seen.updates[-1].seq
     return found[-MOST_EVENTS:]
 
 
