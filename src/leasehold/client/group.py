@@ -59,7 +59,7 @@ class Group:
         )
 
     def stop(self, scope: Names = None, **manner: Unpack[StopManner]) -> StopReport:
-        """Stop all of its jobs, or those of the kinds in `scope`. `mode`, `reason`, `wait`, `dry_run` and `actor` are
+        """Stop all of its jobs, or those of the tasks in `scope`. `mode`, `reason`, `wait`, `dry_run` and `actor` are
         those of `Leasehold.stop`. With `hold=True` nothing comes into the group until `release()`; else the next job
         reopens it."""
         return self._operator.stop(StopRequest(group=self.name, tasks=scope, **manner))

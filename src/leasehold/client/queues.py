@@ -1,4 +1,4 @@
-"""Whole queues, kinds and lanes: closed and opened by an operator."""
+"""Handles of queues, tasks and lanes, to list, pause and resume them."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ class Producer:
             app.get(job_id).cancel(reason, actor=actor)
 
     def _a_lane(self) -> None:
-        """Somebody sees to the job that halts a lane. The lane goes on, to the next one of its kind."""
+        """Skip a job that halts its lane, as an operator would: the lane continues with its next job."""
         for lane in app.lanes.list():
             job = app.get(lane.id)
             if job.state == "failed":

@@ -114,7 +114,7 @@ class BulkRequest:
             raise InvalidInput("verb", f"{self.verb!r} is not a verb for many jobs", f"known: {known}")
         if self.filter == ALL and self.search is None and not self.everything:
             raise InvalidInput(
-                "filter", "is empty", "give a queue, kind, lane, group, tag or state, or everything=True"
+                "filter", "is empty", "give a queue, task, lane, group, tag or state, or everything=True"
             )
         if isinstance(self.limit, bool) or not isinstance(self.limit, int):
             raise InvalidInput("limit", f"{self.limit!r} is not a number", "give a whole number")

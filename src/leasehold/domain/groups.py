@@ -127,7 +127,7 @@ class FiledResult(GroupResult):
         return self._read()
 
     def __repr__(self) -> str:
-        return f"FiledResult(id={self.id!r}, kind={self.task!r}, result_ref={self.result_ref!r})"
+        return f"FiledResult(id={self.id!r}, task={self.task!r}, result_ref={self.result_ref!r})"
 
 
 @frozen

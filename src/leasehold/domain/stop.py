@@ -181,11 +181,11 @@ class StopReport:
 def checked_scope(scope: StopScope, *, hold: bool) -> StopScope:
     """Check that a stop of everything is confirmed, and that only a group is held."""
     if scope.tasks is not None and not scope.tasks:
-        raise InvalidInput("tasks", "is empty", "name at least one kind, or leave it out")
+        raise InvalidInput("tasks", "is empty", "name at least one task, or leave it out")
     criteria = scope.as_dict()
     if not criteria:
         raise InvalidInput(
-            "stop", "has no scope", "give group, queue, kinds, lane or tags, or everything=True"
+            "stop", "has no scope", "give group, queue, tasks, lane or tags, or everything=True"
         )
     if scope.everything and len(criteria) > 1:
         raise InvalidInput("everything", "cannot be given together with a narrower scope", "give one of them")
@@ -193,7 +193,7 @@ def checked_scope(scope: StopScope, *, hold: bool) -> StopScope:
         raise InvalidInput(
             "hold",
             "is only for whole groups",
-            "stop the group without other criteria, or pause the queue or the kind instead",
+            "stop the group without other criteria, or pause the queue or the task instead",
         )
     return scope
 

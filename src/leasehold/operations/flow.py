@@ -11,7 +11,7 @@ from leasehold.operations.arguments import checked_job_id
 from leasehold.operations.local import LocalOperator
 
 TIES = 10
-"""Ties that are read for each job that may be told, of each kind, at every level."""
+"""Ties of each relation that one level reads, for each job of the limit."""
 
 
 class FlowOperations(LocalOperator):

@@ -44,7 +44,7 @@ Answer = Future[GroupStatus]
 
 
 class Watched(NamedTuple):
-    """A group, or some kinds of it; and whether what its runs tell is wanted too."""
+    """A group or some of its tasks, with or without the partial results of its running jobs."""
 
     name: str
     tasks: tuple[str, ...] | None = None

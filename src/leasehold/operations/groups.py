@@ -57,7 +57,7 @@ class GroupOperations(LocalOperator):
     ) -> None:
         super().__init__(find_store, find_task)
         self._find_tasks = find_tasks
-        """The registered kinds, each with its own queue."""
+        """Finds the registered tasks, each with its own queue."""
         self._listen_url = listen_url
         self._group_watch: GroupWatch | None = None
 

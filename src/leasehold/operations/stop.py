@@ -38,12 +38,12 @@ class Stop:
     store: JobStore
     request: StopRequest
     known: Mapping[str, str]
-    """Every kind, and the queue that is its own."""
+    """Every task, with its own queue."""
     counts: dict[str, dict[State, int]] = field(default_factory=dict)
     running: dict[str, str] = field(default_factory=dict)
-    """The ids and kinds of those that were flagged."""
+    """The tasks of flagged jobs, by their ids."""
     left: list[str] = field(default_factory=list)
-    """Of those, the ones that still run."""
+    """The ids of flagged jobs that still run."""
 
     def begin(self) -> Self:
         """All but the wait."""
@@ -116,8 +116,8 @@ class Stop:
         )
 
     def _unaffected(self) -> list[str]:
-        """By the scope where it names kinds; a stop of a group or of everything is about all of them; else those that
-        are not at home in the queue and of which no job was met."""
+        """The tasks that the stop does not affect: those outside the scope, if it names tasks; none for a stop of a
+        group or of everything; else those of other queues of which the stop met no job."""
         scope, known = self.request.scope, self.known
         if scope.tasks is not None:
             return sorted(known.keys() - set(scope.tasks))

@@ -1,1 +1,1 @@
-"""Faces of the product. Each parses, calls `operations`, and renders; none knows its siblings."""
+"""The surfaces: CLI, HTTP, MCP, dashboard. Each parses, calls `operations`, and renders; none imports another."""

@@ -21,7 +21,7 @@ def _lines(metrics: Metrics) -> Iterator[str]:
     yield from _family(
         "leasehold_attempts_total",
         "counter",
-        "Runs that have ended, by what became of their job.",
+        "Attempts that have ended, by outcome.",
         (
             ((*_pair(one.queue, one.task), ("outcome", one.outcome)), one.runs)
             for one in metrics.totals
@@ -29,38 +29,38 @@ def _lines(metrics: Metrics) -> Iterator[str]:
     )  # fmt: skip
     waits = _by_pair((one.queue, one.task, one.wait) for one in metrics.totals)
     yield from _histograms(
-        "leasehold_wait_seconds", "Seconds from when a job was due until its run began.", waits
+        "leasehold_wait_seconds", "Seconds from when a job was due until its attempt began.", waits
     )
     times = _by_pair((one.queue, one.task, one.run) for one in metrics.totals)
-    yield from _histograms("leasehold_run_seconds", "Seconds that runs took.", times)
+    yield from _histograms("leasehold_run_seconds", "Seconds that attempts took.", times)
     yield from _family(
         "leasehold_jobs",
         "gauge",
-        "Jobs that have not ended well, each state counted up to 10000.",
+        "Jobs that have neither succeeded nor been cancelled, each state counted up to 10000.",
         (((*_pair(one.queue, one.task), ("state", one.state.value)), one.jobs) for one in metrics.jobs),
     )
     yield from _family(
         "leasehold_oldest_ready_seconds",
         "gauge",
-        "How long the oldest job of a queue has been due without being taken.",
+        "Seconds that the oldest unclaimed job of a queue has been due.",
         (((("queue", one.queue),), one.seconds) for one in metrics.ready),
     )
     yield from _family(
         "leasehold_oldest_lease_seconds",
         "gauge",
-        "How long ago the oldest run that is under way began.",
+        "Seconds since the oldest running attempt began.",
         ((_pair(one.queue, one.task), one.oldest) for one in metrics.leases),
     )
     yield from _family(
         "leasehold_lease_expires_in_seconds",
         "gauge",
-        "When the first lease runs out. Below 0: it has, and nobody has taken its job over yet.",
+        "Seconds until the first lease expires. Below 0: it has expired, and no worker has taken over its job yet.",
         ((_pair(one.queue, one.task), one.expires_in) for one in metrics.leases),
     )
     yield from _family(
         "leasehold_workers",
         "gauge",
-        "Workers that live.",
+        "Live workers.",
         [((("state", "serving"),), metrics.workers), ((("state", "draining"),), metrics.draining)],
     )
     yield from _family(
@@ -129,7 +129,7 @@ def _sample(name: str, labels: Iterable[Label], value: float) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape what would end the value or the line."""
+    """Escape the characters that would end the value or the line."""
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 

@@ -59,12 +59,12 @@ class ServeSettings:
 
     @property
     def own_hosts(self) -> tuple[str, ...]:
-        """The host names that the server answers to."""
+        """The host names under which requests may reach the server."""
         wildcard = self.host in ("0.0.0.0", "::", "")
         return (*self.hosts, *(() if wildcard else (self.host,)))
 
     def check(self, app: Leasehold) -> None:
-        """Refuse to listen on a network address without allowed host names, or without any token."""
+        """Raise InvalidInput for a network address without allowed host names, or without any live token."""
         if is_loopback(self.host):
             return
         if not self.own_hosts:
@@ -92,14 +92,14 @@ async def serve(app: Leasehold, settings: ServeSettings, worker: Worker | None =
         rate_limit=settings.rate_limit,
         needs_worker=worker is not None,
     )
-    doors = _Doors(api, dashboard=_dashboard(app, settings) if settings.dashboard else None)
+    routes = _Routes(api, dashboard=_dashboard(app, settings) if settings.dashboard else None)
     async with contextlib.AsyncExitStack() as stack:
         if settings.mcp:
-            doors.mcp = mcp = _mcp_app(app, settings)
+            routes.mcp = mcp = _mcp_app(app, settings)
             await stack.enter_async_context(mcp.running())
         if worker is not None:
             await stack.enter_async_context(worker)
-        await _Server(_config(doors, settings), worker).serve()
+        await _Server(_config(routes, settings), worker).serve()
 
 
 def _config(listening: ASGIApp, settings: ServeSettings) -> uvicorn.Config:
@@ -110,7 +110,7 @@ def _config(listening: ASGIApp, settings: ServeSettings) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # no proxy is trusted about where a request comes from
+        proxy_headers=False,  # any client could send these headers, and claim another address
         timeout_graceful_shutdown=settings.last_answers,
     )
 
@@ -139,8 +139,8 @@ def _dashboard(app: Leasehold, settings: ServeSettings) -> ASGIApp:
     )
 
 
-class _Doors:
-    """The API, and below their paths the dashboard and MCP."""
+class _Routes:
+    """Sends each request to MCP, the dashboard or the API, by its path."""
 
     def __init__(self, api: ASGIApp, *, dashboard: ASGIApp | None = None, mcp: ASGIApp | None = None) -> None:
         self._api = api
@@ -168,7 +168,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """uvicorn's version raises the signal again at the end, and would kill the process after a clean stop."""
+        """Stop on a signal. uvicorn's own method raises the signal again at its end, and would kill the process."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)

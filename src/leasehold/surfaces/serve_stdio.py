@@ -25,16 +25,16 @@ logger = logging.getLogger("leasehold.mcp")
 async def serve_stdio(
     app: Leasehold, scopes: Sequence[TokenScope], tenant: str | None = None, worker: Worker | None = None
 ) -> None:
-    """Serve until the client closes its end, or SIGTERM or SIGINT; then the worker drains."""
+    """Serve until the client closes stdin, or until SIGTERM or SIGINT; then drain the worker."""
     access = Access(name="local", scopes=tuple(scopes), tenants=("*",))
     caller = Caller(app, access, tenant, "mcp")
     server = make_server(lambda _: caller)
-    words = _Input()
+    stdin = _Input()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, words.end)
+        loop.add_signal_handler(number, stdin.end)
     async with worker or contextlib.nullcontext():
-        async with stdio_server(stdin=words.file) as (incoming, outgoing):
+        async with stdio_server(stdin=stdin.file) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
         logger.info("stdin was closed")
         if worker is not None:

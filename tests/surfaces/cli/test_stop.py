@@ -124,8 +124,8 @@ def test_a_dry_run_says_what_would_become_of_those_that_run(app, here):
     app.__internals__.store.claim_by_id(job.id, "worker-1")
     for mode, reported in (
         ("graceful", "would be waited for"),
-        ("immediate", "would be told to stop"),
-        ("full", "would be told to stop, and waited for"),
+        ("immediate", "would be stopped"),
+        ("full", "would be stopped, and waited for"),
     ):
         out = here("jobs", "stop", "--group", "g", "--mode", mode, "--dry-run").out
         assert f"{reported}: {job.id}" in out

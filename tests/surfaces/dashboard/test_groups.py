@@ -94,7 +94,7 @@ def test_running_jobs_are_not_waited_for(app: Leasehold, operator: Viewer):
     job = app.enqueue("add", {"a": 1}, group="g")
     app.__internals__.store.claim("w", ["default"], 1)
     reported = operator.reported(operator.do("stop", group="g", mode="full", hold="1"))
-    assert reported == "0 waiting jobs cancelled, 1 running job told to stop; the group is held."
+    assert reported == "0 waiting jobs cancelled, 1 running job will be stopped; the group is held."
     assert app.__internals__.operations.get(job.id).stop_requested == "cancel"
     wrong = operator.reported(operator.do("stop", group="g", mode="hard"))
     assert "is not known" in wrong

@@ -120,7 +120,7 @@ def test_budgets_tell_what_is_over_and_are_topped_up(app: Leasehold, viewer: Vie
     assert "/do/budget" not in text
     assert viewer.do("budget.top_up", id=grant.id, unit="tokens", amount="1").status_code == 403
     reported = operator.reported(operator.do("budget.top_up", id=grant.id, unit="tokens", amount="600"))
-    assert reported == "It may spend 1,600 tokens now."
+    assert reported == "The job may spend 1,600 tokens now."
     assert last_audit(app) == ("budget.top_up", grant.id, "dashboard:token 1")
     assert viewer.do("budget.set", group="g/1", unit="tokens", limit="1").status_code == 403
     operator.do("budget.set", group="g/1", unit="tokens", limit="10")

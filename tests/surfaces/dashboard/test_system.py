@@ -132,5 +132,10 @@ def test_a_url_is_shown_without_what_opens_it(url: str, shown: str):
 
 
 def test_only_known_settings_are_shown():
-    given = {"LEASEHOLD_NEW": "x", "LEASEHOLD_APP": "a:b", "PATH": "y", "LEASEHOLD_EXECUTIONS": ""}
-    assert shown_environment(given) == [("LEASEHOLD_APP", "a:b"), ("LEASEHOLD_NEW", "set, not shown")]
+    given = {"LEASEHOLD_NEW": "x", "LEASEHOLD_APP": "a:b", "PATH": "y", "LEASEHOLD_TENANT": ""}
+    given["LEASEHOLD_EXECUTIONS"] = "/var/runs"
+    assert shown_environment(given) == [
+        ("LEASEHOLD_APP", "a:b"),
+        ("LEASEHOLD_EXECUTIONS", "/var/runs"),
+        ("LEASEHOLD_NEW", "set, not shown"),
+    ]

@@ -1,1 +1,1 @@
-"""The command line. One file a family of commands; what is heavy is imported inside the command that needs it."""
+"""The command line. One file for each noun; a command imports heavy modules inside its function."""

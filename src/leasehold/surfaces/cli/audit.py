@@ -1,4 +1,4 @@
-"""`audit`: what was changed by hand, or refused, and by whom."""
+"""`audit`: changes by hand and refusals, with their actors."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from leasehold.surfaces.cli.command import Call, command
 @command()
 def audit(
     call: Call,
-    actor: Annotated[str | None, typer.Option(help="Done by this actor.", metavar="NAME")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only entries of this actor.", metavar="NAME")] = None,
     verb: Annotated[str | None, typer.Option(help="Such as job.cancel or queue.pause.")] = None,
     target: Annotated[
-        str | None, typer.Option(help="Done to this: a job's full id, a queue's name …", metavar="NAME")
+        str | None,
+        typer.Option(help="Only entries about this: a job's full id, a queue's name …", metavar="NAME"),
     ] = None,
     limit: options.Limit = 50,
     cursor: Annotated[
@@ -26,7 +27,7 @@ def audit(
         typer.Option(help="Continue where the last page ended: the number that it printed.", metavar="SEQ"),
     ] = None,
 ) -> None:
-    """List what was changed by hand, or refused, newest first. Each tenant has its own list: --tenant."""
+    """List changes by hand and refusals, newest first. Each tenant has its own list: --tenant."""
     page = call.app.audit(actor=actor, verb=verb, target=target, limit=limit, cursor=cursor)
     call.show(
         page.entries,
@@ -47,10 +48,10 @@ def audit(
 
 def _detail(row: AuditRow) -> str:
     refused = [f"refused: {row.error}"] if row.outcome == "refused" else []
-    return "; ".join([*refused, *(f"{name} {_said(value)}" for name, value in row.detail.items())])
+    return "; ".join([*refused, *(f"{name} {_formatted(value)}" for name, value in row.detail.items())])
 
 
-def _said(value: object) -> str:
+def _formatted(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.15g}"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

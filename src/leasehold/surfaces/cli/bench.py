@@ -1,4 +1,4 @@
-"""`bench`: how fast is it on your own database? In a store of its own beside yours, which is removed afterwards."""
+"""`bench`: measures speed on your own database, in a store of its own beside yours, which is removed afterwards."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bench(
     jobs: Annotated[int, typer.Option(min=1, help="No-op jobs to drain.", metavar="NUMBER")] = 20_000,
     concurrency: Annotated[int, typer.Option(min=1, help="Async jobs at once.", metavar="NUMBER")] = 1000,
 ) -> None:
-    """Measure enqueue, drain and pick-up on your database. In a store of its own, which is removed afterwards."""
+    """Measure enqueue, drain and pick-up on your database. It makes a store of its own, and removes it afterwards."""
     with _scratch(call.app) as app:
         label = app.__internals__.store.label
         figures = asyncio.run(_measure(app, jobs, concurrency))
@@ -50,7 +50,7 @@ def bench(
 
 @contextmanager
 def _scratch(beside: Leasehold) -> Iterator[Leasehold]:
-    """An app without tasks on an empty store beside that of the other one."""
+    """An app without tasks on an empty store beside the store of the given app."""
     from leasehold.app import Leasehold
 
     internals = beside.__internals__
@@ -112,7 +112,7 @@ async def _measure(app: Leasehold, jobs: int, concurrency: int) -> dict[str, flo
 
 @contextmanager
 def _progress(total: int) -> Iterator[render.Advance]:
-    """A bar on a terminal, nothing elsewhere."""
+    """A progress bar, on a terminal only."""
     if not render.on_terminal():
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""Commands: the options that most of them share, the app that a command works on, and its output."""
+"""Commands: their shared options, the app that a command works on, and its output."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Call:
 
     @cached_property
     def app(self) -> Leasehold:
-        """Opened when it is first needed: a wrong argument is reported before a database that is not there."""
+        """The app, opened at the first use: so a wrong argument is reported before a missing database."""
         return self._open.enter_context(open_app(self._url, self._schema, self._tenant, create=self._create))
 
     def load(self, name: str) -> Leasehold:
@@ -68,25 +68,25 @@ class Call:
 
     @property
     def label(self) -> str:
-        """The store, for people."""
+        """The name of the store in messages."""
         return self.app.__internals__.store.label
 
     @property
     def actor(self) -> str:
-        """Who stands in the history for what this command does."""
+        """The actor that the history and the audit record for this command."""
         if not self._acts:
             raise RuntimeError("a command that names its actor is declared with acts=True")
         return options.acting(self._actor)
 
     def report(self, facts: object, text: str) -> None:
-        """What was done: a sentence, or with --json the facts."""
+        """Print the outcome: a sentence, or with --json the facts."""
         if self.as_json:
             render.emit(facts)
         else:
             print(text)
 
     def confirm(self, question: str, needed: str, remedy: str = "there is no terminal to ask on") -> bool:
-        """Ask the person at the terminal; without one, only --yes will do."""
+        """Ask for confirmation at the terminal. Raises InvalidInput if there is no terminal: then --yes is needed."""
         if not render.on_terminal():
             raise InvalidInput("--yes", needed, remedy)
         return typer.confirm(question, err=True)
@@ -100,13 +100,14 @@ class Call:
         prose: Sequence[str] = (),
         ids: bool = False,
     ) -> None:
-        """A list: a table, or with --json an array. `ids`: on a terminal the column "id" is shortened."""
+        """Print a list: a table, or with --json an array. `ids`: on a terminal the column "id" is shortened."""
         short = self.operations.short_ids if ids else None
         render.show(rows, columns, as_json=self.as_json, empty=empty, prose=prose, ids=short)
 
 
 class Noun(TyperGroup):
-    """A word with verbs below it. Each verb is built when it is called: building all takes longer than most of them."""
+    """A noun with verbs below it. A verb is built when it is called: building all of them takes longer than most
+    commands."""
 
     def __init__(self, name: str, sentence: str) -> None:
         super().__init__(name=name, help=sentence, rich_markup_mode=None)
@@ -121,7 +122,7 @@ class Noun(TyperGroup):
         return self.commands.get(cmd_name)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """A noun alone, or with options only, lists; one that has no list prints its help."""
+        """Run `list` for a noun alone or with options only; print the help of a noun without a list."""
         for_help = bool(args) and args[0] in ctx.help_option_names
         if not ctx.resilient_parsing and not for_help and (not args or args[0].startswith("-")):
             if "list" in self.verbs:
@@ -138,7 +139,7 @@ class Noun(TyperGroup):
 
 
 def noun(name: str, sentence: str | None = None, *, below: Noun | None = None) -> Noun:
-    """A noun of the top level, whose sentence stands in `nouns.py`; or one below another."""
+    """Make a noun of the top level, with its sentence from `nouns.py`, or a noun below another."""
     made = Noun(name, ENTRIES[name].sentence if sentence is None else sentence)
     if below is not None:
         below.verbs[name] = made
@@ -146,7 +147,7 @@ def noun(name: str, sentence: str | None = None, *, below: Noun | None = None) -
 
 
 def build(command: Command | Noun, name: str) -> Any:
-    """What typer runs for a function."""
+    """The click command that typer makes from a function."""
     if isinstance(command, Noun):
         return command
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -164,10 +165,10 @@ def command(
     create: bool = False,
     json: bool = True,
 ) -> Callable[[Callable[..., int | None]], Command]:
-    """Make a command of a function whose first parameter is a `Call`: add the shared options to its own, and open what
-    it works on. Below a noun it becomes one of its verbs.
+    """Make a command of a function whose first parameter is a `Call`, with its own options and the shared ones. With
+    `below`, the command becomes a verb of that noun.
 
-    `acts`: it changes something, and takes --actor. `store`: it takes --url and --schema; without, it loads an app
+    `acts`: the command changes something, and takes --actor. `store`: it takes --url and --schema; else it loads an app
     itself. `tenant`: it takes --tenant. `create`: it may make a database. `json`: it takes --json.
     """
     offered = {
@@ -199,7 +200,7 @@ def command(
 
 
 def extend(function: Callable[..., Any], more: Iterable[inspect.Parameter]) -> None:
-    """Give a function that takes any keywords those that typer is to read."""
+    """Replace the `**` parameter of a function by the given parameters, for typer to read."""
     signature = inspect.signature(function)
     own = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
     added = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in more]

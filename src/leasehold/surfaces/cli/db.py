@@ -1,4 +1,4 @@
-"""`db upgrade|verify|sql|insert|prune|sweep|mirror|mirrors`: the database under the jobs."""
+"""`db upgrade|verify|sql|insert|prune|sweep|mirror|mirrors`: the schema, old jobs, lost leases and mirrors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def sql(
     call: Call,
     after: Annotated[int, typer.Option(help="Only migrations after this version.", metavar="VERSION")] = 0,
 ) -> None:
-    """Print the migrations as SQL, for someone who may run DDL. The schema need not exist yet."""
+    """Print the migrations as SQL, for an administrator to run. The schema need not exist yet."""
     with call.app.__internals__.unchecked() as operations:
         print(operations.upgrade_sql(after))
 
@@ -60,9 +60,9 @@ def insert(
         typer.Argument(metavar="[MODULE:APP] TASK", help="The app (or LEASEHOLD_APP) and the task's name."),
     ],
 ) -> None:
-    """Print the SQL that enqueues a job of this task. For other languages and for psql. On PostgreSQL $1 is the id (a
-    UUID that you choose; the same one again stores nothing) and $2 the arguments, a JSON object; on SQLite they are
-    :id and :args. You may run it in your own transaction: its commit wakes the workers."""
+    """Print the SQL that enqueues a job of this task. It is for other languages and for psql. On PostgreSQL $1 is the
+    id (a UUID that you choose; a second insert with the same id stores nothing) and $2 the arguments, a JSON object; on
+    SQLite they are :id and :args. You may run it in your own transaction: its commit wakes the workers."""
     remedy = "leasehold db insert MODULE:APP TASK"
     name, task = app_and_name(words, InvalidInput("insert", "needs an app and a task", remedy))
     print(call.load(name).__internals__.insert_sql(task))
@@ -71,7 +71,9 @@ def insert(
 @command(db, acts=True)
 def prune(
     call: Call,
-    older_than: Annotated[str, typer.Option(help="Ended longer ago than this.", metavar="DURATION")] = "7d",
+    older_than: Annotated[
+        str, typer.Option(help="Delete jobs that ended longer ago than this.", metavar="DURATION")
+    ] = "7d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be deleted.")] = False,
     override: Annotated[
         bool, typer.Option("--override", help="Ignore the retention that tasks set for their jobs.")
@@ -84,8 +86,8 @@ def prune(
         bool, typer.Option("--budgets", help="Also groups without jobs that have a budget, with the budget.")
     ] = False,
 ) -> None:
-    """Delete jobs that ended long ago. A task's own retention counts before --older-than. Jobs that halt a lane, that
-    others wait for, or whose group is still live are kept."""
+    """Delete jobs that ended long ago. A task's own retention takes precedence over --older-than. Jobs that halt a
+    lane, that other jobs wait for, or whose group is still live are kept."""
     choice = PruneChoice(dry_run, override, unique_for_ever, budgets)
     for report in call.operations.prune_batches(older_than, choice, actor=call.actor):
         if sys.stderr.isatty():
@@ -113,7 +115,7 @@ def sweep(
         ),
     ] = None,
 ) -> None:
-    """Take over jobs of lost workers, and end those out of time. Workers do this by themselves."""
+    """Take over jobs of lost workers, and end jobs past their deadline. Workers do this by themselves."""
     reaped = call.app.sweep(wait)
     if not call.as_json and not reaped:
         print("nothing was lost")
@@ -203,7 +205,7 @@ def _needed(value: str | None, name: str) -> str:
 
 
 def _argument(app: Leasehold, task: str, match: str) -> str | None:
-    """As it is stored. Without the app's code only the name itself is known."""
+    """The argument's name as it is stored. Without the app's tasks, the name is taken as given."""
     if match == "unique_key":
         return None
     where, colon, name = match.partition(":")
@@ -215,7 +217,7 @@ def _argument(app: Leasehold, task: str, match: str) -> str | None:
 
 @command(db, "mirrors")
 def list_mirrors(call: Call) -> None:
-    """List mirrors, and what is wrong with them."""
+    """List mirrors, and their problems."""
     call.show(
         call.operations.list_mirrors(),
         {

@@ -1,4 +1,4 @@
-"""`demo`: the sample work of leasehold/demo, on the terminal or on the dashboard."""
+"""`demo`: runs the sample jobs of leasehold/demo, on the terminal or on the dashboard."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""`dev`: worker, API and dashboard in one command, which starts anew when the code changes.
+"""`dev`: worker, API and dashboard in one command, which restarts when the code changes.
 
-This half never has the app in it: it watches the files, and starts the other half (`dev_child.py`) anew.
+This process never imports the app: it watches the files, and restarts the child process (`dev_child.py`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from leasehold.surfaces.cli.serve import check_mcp
 LOOK_EVERY = 0.5
 TICK = 0.1
 PATIENCE = GRACE + STOP_GRACE + LAST_ANSWERS + LAST_WORDS + 5
-"""Seconds until a child that was told to end is killed. Its leases run out, and its jobs are taken over."""
-OURS = "leasehold.surfaces.cli.dev_child"
+"""Seconds after SIGTERM until a child is killed. Then its leases expire, and its jobs are taken over."""
+CHILD_MODULE = "leasehold.surfaces.cli.dev_child"
 
 
 def dev(
@@ -111,10 +111,10 @@ class Child:
         self._line, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", OURS, settings.as_text(), str(theirs.fileno())],
+                [sys.executable, "-m", CHILD_MODULE, settings.as_text(), str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                start_new_session=True,  # Ctrl-C is ours to hear: it would drain twice
+                start_new_session=True,  # Ctrl-C must not reach the child as well: it would drain twice
             )
         self._line.settimeout(TICK)
         self._rest = b""
@@ -122,12 +122,12 @@ class Child:
 
     @property
     def code(self) -> int | None:
-        """None while it lives; as a shell would say it, if a signal has ended it."""
+        """The exit code, for a signal as in a shell (128 + number). None: the child is alive."""
         found = self._process.poll()
         return 128 - found if found is not None and found < 0 else found
 
     def messages(self) -> Iterator[Message]:
-        """What it has said meanwhile; waits a moment for it."""
+        """The messages that the child has sent; waits up to TICK for the first."""
         while data := self._receive():
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
@@ -140,14 +140,14 @@ class Child:
         with contextlib.suppress(TimeoutError, ConnectionError):
             if data := self._line.recv(65536):
                 return data
-            time.sleep(TICK)  # it is leaving
+            time.sleep(TICK)  # the child is ending
         return b""
 
     def ask_to_end(self) -> None:
         self._process.terminate()
 
     def kill(self) -> None:
-        """With all that it has started, as far as that has not gone its own way."""
+        """Kill the child and its process group."""
         if self._process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -157,7 +157,7 @@ class Child:
 
 class Supervisor:
     def __init__(self, settings: DevSettings, folder: Path, on_ready: Callable[[Message], None]) -> None:
-        """`on_ready`: called when it first listens."""
+        """`on_ready`: called when the server first listens."""
         self._settings = settings
         self._folder = folder
         self._files = WatchedFiles(folder)
@@ -193,7 +193,7 @@ class Supervisor:
                 child.kill()
 
     def _attend(self, child: Child) -> list[str]:
-        """Until it has ended, or is to end because of these files or of a signal."""
+        """Wait until the child has ended, files change or a signal arrives. Returns the changed files."""
         while not self._stop_requested():
             ended = child.code is not None
             for message in child.messages():
@@ -230,7 +230,7 @@ class Supervisor:
         return []
 
     def _end(self, child: Child) -> None:
-        """Its jobs get their grace; a second Ctrl-C does not wait for them."""
+        """End the child. Its jobs get their grace period, unless a second Ctrl-C comes."""
         child.ask_to_end()
         deadline = time.monotonic() + PATIENCE
         while child.code is None and time.monotonic() < deadline and self._signals < 2:

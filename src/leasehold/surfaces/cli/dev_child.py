@@ -1,4 +1,4 @@
-"""The half of `leasehold dev` that has the app in it: server and worker. It ends with the half that watches files."""
+"""The child process of `leasehold dev`, with the app: server and worker. It ends when its parent ends."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ GRACE = 5.0
 """Seconds for running jobs when the code has changed; then they are handed back."""
 STOP_GRACE = 2.0
 LAST_ANSWERS = 1
-"""Seconds for open requests: pages that watch ask again by themselves."""
+"""Seconds for open requests at shutdown: pages reconnect by themselves."""
 LAST_WORDS = 1.0
-"""Seconds for threads that hang, once all is done."""
+"""Seconds that hanging threads get at the end, before the process exits without them."""
 LOOK_EVERY = 1.0
 
 Message = dict[str, Any]
@@ -44,7 +44,7 @@ class DevSettings:
     app: str
     port: int
     queues: str | None
-    """None: those of the app's tasks."""
+    """None: the queues of the app's tasks."""
     concurrency: int
     mcp: bool
     log_level: str
@@ -53,7 +53,7 @@ class DevSettings:
         return json.dumps(asdict(self))
 
 
-def run(settings: DevSettings, reported: Notify) -> int:
+def run(settings: DevSettings, report: Notify) -> int:
     """Server and worker until SIGTERM or Ctrl-C."""
     import asyncio
     import logging
@@ -61,7 +61,7 @@ def run(settings: DevSettings, reported: Notify) -> int:
     from leasehold.surfaces.cli.logs import set_up_logging
 
     set_up_logging(settings.log_level, as_json=False)
-    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # it comes and goes with every change
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its lines would repeat with every restart
     with load_app(settings.app) as app:
         queues = settings.queues or ",".join(sorted({card.queue for card in app.tasks.list()})) or "default"
         worker = app.worker(
@@ -72,7 +72,7 @@ def run(settings: DevSettings, reported: Notify) -> int:
             drain_on_sigterm=False,
         )
         ready = {"ready": True, "store": app.__internals__.store.label, "queues": worker.settings.queues}
-        asyncio.run(_serve(app, settings, worker, lambda: reported(ready)))
+        asyncio.run(_serve(app, settings, worker, lambda: report(ready)))
     return Exit.GAVE_UP if worker.gave_up else Exit.OK
 
 
@@ -118,7 +118,7 @@ def _leave_after(seconds: float, code: int) -> None:
 
 
 class Line:
-    """To the half that watches. When that is gone, however it went, we go too."""
+    """The socket to the parent process. When the parent ends, however it ends, this process ends too."""
 
     def __init__(self, end: socket.socket, folder: Path) -> None:
         end.set_inheritable(False)
@@ -133,7 +133,7 @@ class Line:
             self._end.sendall(json.dumps(message).encode() + b"\n")
 
     def send_files(self, *more: str) -> None:
-        """Handlers may import something later."""
+        """Report files that the app has imported since the last call; handlers may import modules late."""
         from leasehold.surfaces.cli.dev_files import loaded_below
 
         new = {*loaded_below(self._folder), *more} - self._reported
@@ -159,12 +159,12 @@ def main(arguments: list[str]) -> int:
     settings = DevSettings(**json.loads(arguments[0]))
     folder = Path.cwd()
     line = Line(socket.socket(fileno=int(arguments[1])), folder)
-    # Two saves within a second look alike to Python's cache of compiled files, if they are of one size.
+    # Python's cache of compiled files does not notice a second save within a second, if the size stays the same.
     sys.dont_write_bytecode = True
     try:
         load_app(settings.app)
     except InvalidInput as error:
-        _tell_broken(error, line)
+        _report_broken(error, line)
         return Exit.USAGE
     line.send_files()
     try:
@@ -173,8 +173,8 @@ def main(arguments: list[str]) -> int:
         return notify(error, as_json=False)
 
 
-def _tell_broken(error: InvalidInput, line: Line) -> None:
-    """Where in the user's code, and told before we leave: the files that came so far are watched."""
+def _report_broken(error: InvalidInput, line: Line) -> None:
+    """Print the error with its place in the user's code, and report the files to watch: a change may repair them."""
     import traceback
 
     cause = error.__cause__
@@ -183,13 +183,13 @@ def _tell_broken(error: InvalidInput, line: Line) -> None:
     else:
         files = [frame.filename for frame in traceback.extract_tb(cause.__traceback__)]
         line.send_files(*(file for file in files if os.path.isfile(file)))
-        reported = traceback.format_exception(type(cause), cause, _from_the_app_on(cause.__traceback__))
-        sys.stderr.write("".join(reported))
+        lines = traceback.format_exception(type(cause), cause, _from_the_app_on(cause.__traceback__))
+        sys.stderr.write("".join(lines))
     line.notify({"broken": True, "raised": cause is not None})
 
 
 def _from_the_app_on(trace: TracebackType | None) -> TracebackType | None:
-    """Without the frames of the import itself."""
+    """The traceback without the frames of the import itself."""
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if file not in (load_app.__code__.co_filename, importlib.__file__) and not file.startswith("<frozen"):

@@ -1,4 +1,4 @@
-"""Which files `leasehold dev` watches, and which of them have changed."""
+"""The files that `leasehold dev` watches, and their changes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 
 MOST_FILES = 1_000
 MOST_ENTRIES = 10_000
-"""A folder may hold data, too: beyond these only what the app has imported is watched."""
+"""Folder entries to look at. A folder may hold data, too: beyond this limit, only imported files are watched."""
 WALK_EVERY = 2.0
 SETTLED_FOR = 0.1
-"""Seconds without another change: an editor, or git, may be writing several files."""
+"""Seconds without another change before a restart: an editor, or git, may be writing several files."""
 PATIENCE = 2.0
 
 _NOT_OURS = frozenset({"__pycache__", "node_modules", "site-packages"})
@@ -22,7 +22,7 @@ Stamp = tuple[int, int]
 
 
 class WatchedFiles:
-    """The .py files below a folder, and those of modules that the app has loaded from there. Found by looking."""
+    """The .py files below a folder, and the files of modules that the app has imported from there. Found by polling."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -33,13 +33,13 @@ class WatchedFiles:
         self.changed()
 
     def learn(self, files: Iterable[str]) -> None:
-        """The app has loaded these."""
+        """Watch these files too: the app has imported them."""
         for file in set(files) - self._loaded:
             self._loaded.add(file)
             self._stamps.setdefault(file, _stamp(file))
 
     def changed(self) -> list[str]:
-        """What has been written, added or removed since the last call."""
+        """The files that were written, added or removed since the last call."""
         if time.monotonic() - self._walked_at > WALK_EVERY or not self._walked_at:
             self._below = set(_python_files(self._folder))
             self._walked_at = time.monotonic()
@@ -49,7 +49,7 @@ class WatchedFiles:
         return sorted(found)
 
     def settle(self) -> None:
-        """Wait until nobody writes any more."""
+        """Wait until the files stop changing, at most PATIENCE."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             time.sleep(SETTLED_FOR)
@@ -58,7 +58,7 @@ class WatchedFiles:
 
 
 def loaded_below(folder: Path) -> list[str]:
-    """The files of this process's modules that lie below the folder and are no installed package."""
+    """The files of this process's modules below the folder, without installed packages."""
     files = (getattr(module, "__file__", None) for module in tuple(sys.modules.values()))
     return sorted({file for file in files if isinstance(file, str) and _is_ours(file, folder)})
 

@@ -1,4 +1,4 @@
-"""`jobs enqueue|run-now|run-by-id`: the verbs of jobs that need the tasks themselves."""
+"""`jobs enqueue|run-now|run-by-id`: the verbs of jobs that need the app's tasks."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def run_now(
     wait: options.Wait = None,
 ) -> None:
     """Run a job in this process at once, or be refused. Exit code 4: the task already runs --max-running times.
-    Prints the job's id, or with --wait its result, and exits when the run has ended; Ctrl-C stops it."""
+    Prints the job's id, or with --wait its result, and exits when the job has ended; Ctrl-C stops it."""
     set_up_logging("warning", as_json=False)
     name, task, text = _split(words, "run-now")
     longest = None if wait is None else seconds(wait, "wait")
@@ -85,13 +85,13 @@ def run_now(
 
 
 def _print_job(call: Call, app: Leasehold, job: Job[Any], longest: float | None) -> None:
-    """A new job's id, or the result that it has within this time."""
+    """Print a new job's id, or with `longest` seconds to wait its result."""
     render.note(f"store: {app.__internals__.store.label}")
     if longest is None:
         call.report({"id": job.id, "created": job.created}, job.id)
         if not job.created and not call.as_json:
             render.note("not a new job: this one already holds the unique key")
-        sys.stdout.flush()  # a run in this process may take long
+        sys.stdout.flush()  # the job may run long in this process
         return
     render.note(f"job {job.id}")
     job.result(longest)
@@ -102,7 +102,7 @@ def _print_job(call: Call, app: Leasehold, job: Job[Any], longest: float | None)
 
 
 def _split(words: list[str], command: str) -> tuple[str, str, str]:
-    """[MODULE:APP] TASK [JSON]: arguments are an object, so they begin with a brace, which no name does."""
+    """Split [MODULE:APP] TASK [JSON]. The JSON is an object, so it begins with a brace, which no name does."""
     *names, last = words
     arguments = "{}"
     if last == "-" or last.lstrip().startswith("{"):
@@ -127,7 +127,7 @@ def run_by_id(
         list[str], typer.Argument(metavar="[MODULE:APP] ID", help="The app (or LEASEHOLD_APP), the job's id.")
     ],
     worker: Annotated[
-        str | None, typer.Option(help="The owner of the lease; must be unique.", metavar="NAME")
+        str | None, typer.Option(help="The worker's name in the lease; must be unique.", metavar="NAME")
     ] = None,
     wait: Annotated[
         str, typer.Option(help="How long to keep trying while it may become free.", metavar="DURATION")

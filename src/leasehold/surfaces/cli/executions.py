@@ -1,4 +1,4 @@
-"""`executions list|abandon`: what runs outside of the workers, and what will never be found again."""
+"""`executions list|abandon`: commands and containers outside the workers, and orphans to give up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ executions = noun("executions")
 
 
 def _watcher(row: ExecutionRow) -> str:
-    watcher = row.worker or "nobody (orphan)"
+    watcher = row.worker or "none (orphan)"
     return watcher if row.stop_requested is None else f"{watcher}, {row.stop_requested} requested"
 
 

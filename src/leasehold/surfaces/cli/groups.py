@@ -1,4 +1,4 @@
-"""`groups list|show|release`: how far groups of jobs are, and their holds."""
+"""`groups list|show|release`: the progress of groups of jobs, and their holds."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 LOOK_EVERY = 5.0
-"""Seconds: a change is seen at once; a claim is no change."""
+"""Seconds between two reads of --follow. A change of the group shows at once, but a claim is no change."""
 LISTED = 20
-"""Errors that are printed; --json prints all that were read."""
+"""Errors that `show` prints; --json prints all that were read."""
 
 
 groups = noun("groups")
@@ -96,7 +96,7 @@ def _follow(look: Callable[..., GroupStatus], as_json: bool) -> int:
 
 
 def _until_done(look: Callable[..., GroupStatus], show: Callable[[GroupStatus], None]) -> int:
-    """Until nothing of the group can move by itself any more."""
+    """Show each change until no job of the group is live."""
     status = look()
     show(status)
     while status.live:
@@ -138,7 +138,7 @@ def _facts(status: GroupStatus) -> dict[str, object]:
 
 
 def _percent(status: GroupStatus) -> str:
-    """Rounded down: 100% is said when all have succeeded, and not before."""
+    """Rounded down: 100% must mean that all jobs have succeeded."""
     return f"{100 * status.succeeded // status.total if status.total else 0}%"
 
 

@@ -26,9 +26,9 @@ from leasehold.surfaces.cli.problems import Exit, code_of, complain, facts_of
 from leasehold.surfaces.cli.verbs import parameter_of, value_of
 
 SHOWN = 20
-"""Refusals that are printed one by one; the rest are counted."""
+"""Refusals that are printed one by one; the others are counted."""
 LISTED = 20
-"""Jobs that still run which are printed; --json prints all that were read."""
+"""Running jobs that `stop` prints; --json prints all that were read."""
 
 
 def _add(word: str, verb: Verb[..., Job]) -> None:
@@ -107,7 +107,7 @@ def _print_dry(call: Call, word: str, found: BulkReport) -> int:
 
 
 def _point_to_resume(named: dict[str, str], states: tuple[State, ...]) -> None:
-    """Elsewhere "retry" is what is called "resume" here."""
+    """Point to `jobs resume`: other job queues call that "retry"."""
     filters = [f"--{name} {shlex.quote(value)}" for name, value in named.items()]
     filters += [f"--state {state}" for state in states if state in RESUMABLE]
     if any(state in RESUMABLE for state in states):
@@ -117,19 +117,19 @@ def _point_to_resume(named: dict[str, str], states: tuple[State, ...]) -> None:
 
 @dataclass
 class Tally:
-    """Prints each job as its turn comes, and a sum at the end."""
+    """Prints each job with its outcome, and the totals at the end."""
 
     word: str
     request: BulkRequest
     emit: Callable[[object], None] | None
-    """With --json."""
+    """Prints a value as JSON. None: without --json."""
     alone: bool
-    """There is one job, which is printed by itself."""
+    """There is one job: print it without totals."""
     by_filter: bool = False
     done: int = 0
     refused: int = 0
     moved_on: int = 0
-    """Found by a filter, and in another state when their turn came: nothing is wrong with that."""
+    """Jobs that the filter found, but that changed state before their turn: no error."""
     code: Exit = Exit.OK
     shown: list[str] = field(default_factory=list)
 
@@ -141,7 +141,7 @@ class Tally:
         if self.emit is not None:
             self.emit({"id": outcome.id, "state": outcome.state, "stop_requested": outcome.stop_requested})
         elif self.alone:
-            requested = f", {outcome.stop_requested} asked" if outcome.stop_requested else ""
+            requested = f", {outcome.stop_requested} requested" if outcome.stop_requested else ""
             print(f"{outcome.id} {outcome.state}{requested}")
 
     def _refuse(self, job_id: str, error: LeaseholdError) -> None:
@@ -166,7 +166,7 @@ class Tally:
 
 
 def _apply(call: Call, verb: Verb[..., Job], request: BulkRequest, ids: list[str]) -> int:
-    """To jobs that were named one by one."""
+    """Apply the verb to jobs given by id."""
     with contextlib.ExitStack() as output:
         emit: Callable[[object], None] | None = render.emit if call.as_json else None
         if call.as_json and len(ids) != 1:
@@ -200,7 +200,7 @@ def _apply_to_all(call: Call, word: str, request: BulkRequest, count: int) -> in
 
 @contextlib.contextmanager
 def _bar(word: str, total: int) -> Iterator[Callable[[], None]]:
-    """A progress bar for a person who waits for many."""
+    """A progress bar for many jobs, on a terminal only."""
     if total < SHOWN or not sys.stderr.isatty():
         yield lambda: None
         return
@@ -229,8 +229,8 @@ def stop(
         str,
         typer.Option(
             metavar="MODE",
-            help="graceful: running jobs finish, without another attempt; immediate: they are told to stop; "
-            "full: they are told to stop, and waited for.",
+            help="graceful: running jobs finish, without another attempt; immediate: stop them; "
+            "full: stop them, and wait until they have stopped.",
         ),
     ] = "graceful",
     reason: Annotated[str | None, typer.Option(metavar="TEXT", help="Kept with every job.")] = None,
@@ -274,7 +274,7 @@ def stop(
 
 
 class _Waiting:
-    """Prints how many jobs are still waited for, when that changes; on a terminal only."""
+    """Prints how many jobs still run, whenever that changes; on a terminal only."""
 
     def __init__(self) -> None:
         self._printed = -1
@@ -313,5 +313,5 @@ def _print_report(report: StopReport) -> None:
 def _label_of_running(report: StopReport) -> str:
     if not report.dry_run:
         return "still running"
-    waits = {"graceful": "would be waited for", "immediate": "would be told to stop"}
-    return waits.get(report.mode, "would be told to stop, and waited for")
+    waits = {"graceful": "would be waited for", "immediate": "would be stopped"}
+    return waits.get(report.mode, "would be stopped, and waited for")

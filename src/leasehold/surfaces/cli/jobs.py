@@ -1,4 +1,4 @@
-"""`jobs`: what there is, everything about one job, its result and log, and what has failed lately."""
+"""`jobs`: the list of jobs, everything about one job, its result and log, and recent failures."""
 
 from __future__ import annotations
 
@@ -46,16 +46,16 @@ LONGEST_VALUE = 2000
 """Characters of arguments and results that `jobs show` prints; --json prints all."""
 
 MOST_STEPS = 50
-"""That `show` lists: the last ones."""
+"""Steps that `show` lists: the last ones."""
 
 LONGEST_FAMILY = 20
 """Relatives that `show` lists; the others are counted."""
 
 LONGEST_LOG = 8000
-"""Characters of the log that `show` prints: its end."""
+"""Characters of the log that `show` prints: the last ones."""
 
 EVERY = 1.0
-"""Seconds between two looks of --follow."""
+"""Seconds between two reads of --follow."""
 PLAIN_QUEUE = "default"
 
 jobs = noun("jobs")
@@ -109,7 +109,7 @@ class Between(TypedDict):
 
 
 def _between(since: str | None, until: str | None, now: Callable[[], datetime]) -> Between:
-    """Times as people give them: so long ago, or an instant. `now` is called only for what counts from it."""
+    """The two times from text: a duration ago, or an instant. `now` reads the database's clock: only for durations."""
     return {"since": _instant(since, "since", now), "until": _instant(until, "until", now)}
 
 
@@ -127,7 +127,8 @@ def _instant(text: str | None, field: str, now: Callable[[], datetime]) -> datet
 
 
 def _columns(jobs: Sequence[Summary]) -> render.Columns[Summary]:
-    """What a list shows of each job. On a terminal, which has little room: short, without what is the same for all."""
+    """The columns of a list of jobs. A terminal has little room: short forms there, and no queue if all are in the
+    default one."""
     on_terminal = sys.stdout.isatty()
     columns: dict[str, str | Callable[[Summary], object]] = {
         "id": "id",
@@ -153,7 +154,7 @@ def _age(job: Summary) -> str:
 def _detail(job: Summary) -> str:
     if job.state == "running":
         return f"{job.worker or 'an orphan'}" + (
-            f", {job.stop_requested} asked" if job.stop_requested else ""
+            f", {job.stop_requested} requested" if job.stop_requested else ""
         )
     if job.state == "queued" and job.attempt == 0:
         return ""
@@ -161,7 +162,7 @@ def _detail(job: Summary) -> str:
 
 
 def _follow(look: Callable[[], Page | SearchPage], ids: render.Shorten, as_json: bool) -> NoReturn:
-    """Until Ctrl-C."""
+    """Show changes until Ctrl-C."""
     if sys.stdout.isatty() and not as_json:
         with live(render.console()) as show:
             while True:
@@ -201,7 +202,7 @@ def show(call: Call, job_id: options.JobId) -> None:
     attempts = operations.attempts(job_id)
     steps = operations.steps(job_id)
     history = operations.history(job_id)
-    requested = operations.questions(job_id)
+    own_questions = operations.questions(job_id)
     progress = operations.progress(job_id)
     logs = operations.logs(job_id)
     relatives = operations.relatives(job_id)
@@ -212,7 +213,7 @@ def show(call: Call, job_id: options.JobId) -> None:
     if call.as_json:
         more: dict[str, Any] = {
             "history": history,
-            "questions": requested,
+            "questions": own_questions,
             "progress": progress,
             "logs": logs,
         }
@@ -230,9 +231,9 @@ def show(call: Call, job_id: options.JobId) -> None:
     if budget:
         print("\nbudget")
         render.show(budget, LINES)
-    if requested:
+    if own_questions:
         print("\nquestions")
-        render.show(requested, QUESTIONS, prose=QUESTION_PROSE)
+        render.show(own_questions, QUESTIONS, prose=QUESTION_PROSE)
     if attempts:
         print("\nattempts")
         render.show(attempts, ATTEMPTS)
@@ -306,7 +307,7 @@ RELATIVES: render.Columns[Relative] = {
 def _show_relatives(
     relatives: list[Relative], counts: Mapping[Relation, int], short: Mapping[str, str]
 ) -> None:
-    """The first of each relation; the others are counted."""
+    """Print the first relatives of each relation, and count the others."""
     shown: dict[Relation, list[Relative]] = {}
     for one in relatives:
         shown.setdefault(one.relation, []).append(one)
@@ -316,14 +317,14 @@ def _show_relatives(
         ids=lambda _: short,
     )
     for relation, count in counts.items():
-        # Fewer than there are rows for: those have been pruned.
+        # The count is larger than the rows if jobs were pruned.
         if relation not in shown or len(shown[relation]) > LONGEST_FAMILY:
             more = count - min(LONGEST_FAMILY, len(shown.get(relation, ())))
             print(f"… and {more:,} more: {relation.replace('_', ' ')}")
 
 
 def _with_result(operations: Operations, job: Job) -> tuple[Job, str | None]:
-    """With the result that is in a file, or what is wrong with that: it must not hide the rest."""
+    """The job with its result, also from a file; and the problem if the file is missing: the rest is still shown."""
     try:
         return replace(job, result=operations.result_text(job)), None
     except ResultMissing as error:
@@ -331,7 +332,7 @@ def _with_result(operations: Operations, job: Job) -> tuple[Job, str | None]:
 
 
 def _facts(job: Job, missing: str | None) -> dict[str, object]:
-    """What a person wants to know first, first."""
+    """The facts that `show` prints, the most important first."""
     return {
         "id": job.id,
         "task": job.task,
@@ -350,7 +351,7 @@ def _facts(job: Job, missing: str | None) -> dict[str, object]:
         "finished": _when(job.finished_at),
         "deadline": _when(job.deadline_at),
         "lease": _lease(job),
-        "stop asked": job.stop_requested,
+        "stop requested": job.stop_requested,
         "retry of": job.retry_of,
         "arguments": _pretty(job.args),
         "result": missing or _pretty(job.result),
@@ -403,10 +404,10 @@ def logs(
     call: Call,
     job_id: options.JobId,
     attempt: Annotated[
-        int | None, typer.Option(help="Of this attempt alone. Default: all.", metavar="NUMBER")
+        int | None, typer.Option(help="Only this attempt. Default: all.", metavar="NUMBER")
     ] = None,
 ) -> None:
-    """Print what a job has logged, attempt by attempt."""
+    """Print the log of a job, attempt by attempt."""
     found = call.operations.logs(call.operations.find_id(job_id))
     found = [tail for tail in found if attempt in (None, tail.attempt)]
     if call.as_json:
@@ -429,7 +430,7 @@ def list_failures(
     group: options.Group = None,
     tag: options.Tag = None,
     limit: Annotated[
-        int, typer.Option(help="Look at this many failed jobs, up to 10,000.", metavar="NUMBER")
+        int, typer.Option(help="Read this many failed jobs, up to 10,000.", metavar="NUMBER")
     ] = 1000,
 ) -> None:
     """List recent failures by task and error, most frequent first. Errors that differ only in details count as one."""

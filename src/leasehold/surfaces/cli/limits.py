@@ -1,4 +1,4 @@
-"""`limits slots|rates|budgets|top-up`: what may run at once, start, and be spent, across all workers."""
+"""`limits slots|rates|budgets|top-up`: limits across all workers on concurrency, starts and spending."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leasehold.surfaces.cli.command import Call, command, noun
 from leasehold.surfaces.cli.verbs import add
 
 NAMED = 3
-"""Holders that are named; the others are counted."""
+"""Holders that the list names; the others are counted."""
 
 limits = noun("limits")
 slots = noun("slots", "List or set slots: how many units may be in use at once.", below=limits)
@@ -84,7 +84,7 @@ add(rates, verbs.set_rate, "rate {key}: {limit}, burst {burst}")
 add(
     rates,
     verbs.close_rate,
-    lambda _, said: f"rate {said['key']} is closed" + (f" for {said['for']}" if said["for"] else ""),
+    lambda _, given: f"rate {given['key']} is closed" + (f" for {given['for']}" if given["for"] else ""),
 )
 add(rates, verbs.open_rate, "rate {key} is open", "rate {key} was not closed")
 add(

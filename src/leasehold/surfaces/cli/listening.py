@@ -1,4 +1,4 @@
-"""What commands share that listen on this machine for the person who types them: the extra, the port, the address."""
+"""Shared by `dev` and `demo`, which listen on this machine only: the check of the extra, the port, the address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ Port = Annotated[
 
 
 def choose_port(given: int | None) -> int:
-    """The given one, or a complaint if it is taken. Not given: the usual one, or with a word the next that is free."""
+    """The given port; without one, the usual port, or with a note the next free one. Raises InvalidInput if the given
+    port is taken."""
     if given is not None:
         return _probe(given)
     for port in range(USUAL, USUAL + TRIES):
@@ -43,7 +44,7 @@ def choose_port(given: int | None) -> int:
 
 
 def _probe(port: int) -> int:
-    """Nobody else listens there; somebody may the moment after."""
+    """Check that the port is free. Another program may still take it a moment later."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -63,7 +64,7 @@ def dashboard_url(port: int) -> str:
 
 
 def check_server() -> None:
-    """Raises DriverMissing where the extra is not installed."""
+    """Check that the extra is installed. Raises DriverMissing."""
     import importlib.util
 
     for name in ("fastapi", "uvicorn", "jinja2"):

@@ -1,4 +1,4 @@
-"""From what was typed to an app: MODULE:APP, or a URL."""
+"""The app of a command, from MODULE:APP, a URL or the environment."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _REMEDY = "give MODULE:APP, such as mypackage.tasks:app"
 
 
 def load_app(name: str, tenant: str | None = None) -> Leasehold:
-    """Import `module:attribute`; the current folder is on the path. With a tenant, the app works on its jobs alone."""
+    """Import `module:attribute`; the current folder is on the path. With a tenant, the app works only on the tenant's
+    jobs."""
     from leasehold.app import Leasehold
 
     module_name, _, attribute = name.partition(":")
@@ -42,7 +43,7 @@ def load_app(name: str, tenant: str | None = None) -> Leasehold:
 
 
 def app_and_name(words: list[str], error: InvalidInput) -> tuple[str, str]:
-    """[MODULE:APP] NAME: without the first, the app is that of LEASEHOLD_APP."""
+    """Split [MODULE:APP] NAME. Without MODULE:APP, the app is that of LEASEHOLD_APP."""
     named = os.environ.get(APP_VARIABLE)
     if len(words) == 1 and named:
         return named, words[0]
@@ -52,7 +53,7 @@ def app_and_name(words: list[str], error: InvalidInput) -> tuple[str, str]:
 
 
 def _why_not_imported(module_name: str, error: Exception) -> str:
-    """With the place in the user's own code, which is where it has to be mended."""
+    """The problem, with its place in the user's own code."""
     if isinstance(error, SyntaxError):
         return f"{module_name!r} cannot be imported: {error.filename}:{error.lineno}: {error.msg}"
     own = [

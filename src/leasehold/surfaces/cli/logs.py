@@ -1,4 +1,4 @@
-"""What the worker says, on stderr: plain lines, or one JSON object a line."""
+"""Logging on stderr: plain lines, or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -24,26 +24,24 @@ def set_up_logging(level: str, as_json: bool) -> None:
 
 
 class TextLines(logging.Formatter):
-    """What a handler says begins with its job; what we say about one names it anyway."""
+    """Plain lines. A handler's line begins with its job; our own lines name the job in the message."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(whose)s%(message)s")
 
     def format(self, record: logging.LogRecord) -> str:
-        """What jobs say, and what they raise, cannot steer the terminal that it is shown on."""
+        """The line without control characters: text of a job must not control the terminal."""
         return clean(super().format(record))
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        reported = vars(record)
-        own = record.name.startswith("leasehold.") or "job" not in reported
-        reported["whose"] = (
-            "" if own else f"[{reported.get('task')} {reported['job']} #{reported.get('attempt')}] "
-        )
+        values = vars(record)
+        own = record.name.startswith("leasehold.") or "job" not in values
+        values["whose"] = "" if own else f"[{values.get('task')} {values['job']} #{values.get('attempt')}] "
         return super().formatMessage(record)
 
 
 class JsonLines(logging.Formatter):
-    """With the job that it is about or from, and the span that it was said in, if there is one."""
+    """One JSON object per line, with the job and the OpenTelemetry span of the record, if there are any."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -60,7 +58,7 @@ class JsonLines(logging.Formatter):
 
 
 def _span() -> dict[str, str]:
-    """Of OpenTelemetry, where somebody uses it: nothing is imported for this."""
+    """The ids of the current OpenTelemetry span. OpenTelemetry is used only if the app has imported it."""
     trace = sys.modules.get("opentelemetry.trace")
     if trace is None:
         return {}

@@ -1,4 +1,4 @@
-"""The way in and out: finds the command that is called, runs it, and turns errors into exit codes."""
+"""Entry point of the command line: finds the command, runs it, and turns errors into exit codes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Exit codes: 0 ok · 1 the job failed · 2 usage · 3 not found · 4 refused in t
 
 
 class Top(TyperGroup):
-    """The first words. Only the modules of the one that is called are imported: loading all takes longer than most
+    """The top level. It imports only the modules of the noun that is called: loading all takes longer than most
     commands."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -91,7 +91,7 @@ def _top(
 
 @functools.cache
 def command() -> Any:
-    """The whole tree, ready to be called with arguments."""
+    """The click command of the whole tree."""
     # Plain help: drawing it with rich would double the time it takes.
     cli = typer.Typer(
         name="leasehold",
@@ -105,10 +105,10 @@ def command() -> Any:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; the exit code."""
+    """Run one command, and return its exit code."""
     as_json = "--json" in arguments
     try:
-        # A command may return its code; nothing means 0.
+        # A command may return its exit code; None means 0.
         code = command()(args=list(arguments), prog_name="leasehold", standalone_mode=False)
         sys.stdout.flush()
         return int(code or Exit.OK)
@@ -120,16 +120,16 @@ def run(arguments: Sequence[str]) -> int:
         print("interrupted", file=sys.stderr)
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        return _seen_enough()
+        return _close_stdout()
     except SystemExit as leaving:
-        # typer's own answer to a broken pipe is exit code 1, which here says that a job failed.
+        # On a broken pipe typer exits with code 1, which here means that a job failed.
         if isinstance(leaving.__context__, BrokenPipeError):
-            return _seen_enough()
+            return _close_stdout()
         raise
 
 
-def _seen_enough() -> int:
-    """The reader has closed the pipe. The interpreter must not stumble over it again at its end."""
+def _close_stdout() -> int:
+    """Redirect stdout to nothing after the reader has closed the pipe: else the interpreter fails again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return Exit.OK
 

@@ -1,4 +1,4 @@
-"""The first words of the command line: what the top-level help lists, without loading a command."""
+"""The nouns of the command line, for the top-level help: they can be listed without loading a command."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 class Entry(NamedTuple):
     sentence: str
-    """For the help. For a single command it is the first sentence of its docstring."""
+    """The sentence in the help. For a single command it is the first sentence of its docstring."""
     modules: tuple[str, ...] = ()
-    """The modules in this folder whose commands stand under this word; without any, the module of the same name. The
-    first of them has the word as an attribute."""
+    """The modules in this folder that have the commands of this word; empty: the module of the same name. The first
+    module has the word as an attribute."""
 
 
 NOUNS: dict[str, dict[str, Entry]] = {
@@ -27,7 +27,7 @@ NOUNS: dict[str, dict[str, Entry]] = {
         "why": Entry("Say why a job is not running, and what would change that.", ("status",)),
         "doctor": Entry("Look for problems: clock, disk, pooler, schema, jobs, leases.", ("status",)),
     },
-    "Steer the work": {
+    "Control the work": {
         "jobs": Entry("List, show, enqueue, cancel, resume … jobs.", ("jobs", "job_verbs", "enqueue")),
         "queues": Entry("List queues with their jobs and workers; pause or resume one."),
         "tasks": Entry("List tasks with their jobs and workers; pause or resume one.", ("queues",)),
@@ -46,7 +46,7 @@ NOUNS: dict[str, dict[str, Entry]] = {
         "tenants": Entry("List, create, upgrade or drop tenants."),
         "tokens": Entry("List, create or revoke tokens for the HTTP API."),
         "webhooks": Entry("List, add, test or remove webhooks and hooks."),
-        "audit": Entry("List what was changed by hand, or refused, newest first."),
+        "audit": Entry("List changes by hand and refusals, newest first."),
         "bench": Entry("Measure enqueue, drain and pick-up on your database."),
     },
 }

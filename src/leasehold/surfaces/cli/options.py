@@ -45,7 +45,7 @@ Actor = Annotated[
         "--actor",
         envvar="LEASEHOLD_ACTOR",
         metavar="NAME",
-        help="Who does it, for the history and the audit. Default: user@host.",
+        help="The actor that the history and the audit record. Default: user@host.",
     ),
 ]
 
@@ -86,7 +86,7 @@ DEFAULT_SCHEMA = "leasehold"
 
 
 def acting(actor: str | None) -> str:
-    """Who stands in the history for what this command does."""
+    """The actor that the history and the audit record for this command."""
     if actor:
         return actor
     try:

@@ -1,4 +1,4 @@
-"""Our errors → exit codes and one line on stderr. The one table of codes.
+"""Exit codes from our errors, and the one line on stderr. The one table of codes.
 
 With --json the error is an object on stdout instead, so that a program that reads stdout always reads JSON:
 `{"error": {"type": "JobNotFound", "message": "…", "job_id": "…"}}`; the facts are the error's own attributes.
@@ -33,7 +33,7 @@ from leasehold.surfaces.cli.render import clean
 
 class Exit(IntEnum):
     OK = 0
-    """It worked."""
+    """The command succeeded."""
     JOB_FAILED = 1
     """The job that the command waited for ended without success, or a check found something wrong."""
     USAGE = 2
@@ -41,7 +41,7 @@ class Exit(IntEnum):
     NOT_FOUND = 3
     """There is no such job, schedule, tenant or result."""
     REFUSED = 4
-    """Not possible in the job's present state, or not now."""
+    """The job's present state, or a limit, does not allow the command."""
     TIMED_OUT = 5
     """The command waited, and the time was over first."""
     UNREACHABLE = 6
@@ -68,11 +68,11 @@ _CODES: tuple[tuple[type[LeaseholdError], Exit], ...] = (
     (RunnerUnreachable, Exit.UNREACHABLE),
     (LeaseholdError, Exit.JOB_FAILED),
 )
-"""The first that fits."""
+"""The first row that fits an error counts."""
 
 
 def code_of(error: LeaseholdError) -> Exit:
-    return next(code for task, code in _CODES if isinstance(error, task))
+    return next(code for class_, code in _CODES if isinstance(error, class_))
 
 
 def facts_of(error: LeaseholdError) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def first_line(text: str) -> str:
 
 
 def notify(error: LeaseholdError, as_json: bool) -> Exit:
-    """Say what went wrong; the code to leave with."""
+    """Report an error, and return the exit code."""
     if as_json:
         print(json.dumps({"error": facts_of(error)}, default=_plain))
     else:
@@ -105,5 +105,5 @@ def print_usage_error(message: str, as_json: bool) -> Exit:
 
 
 def complain(message: str) -> None:
-    """One line for the person; what a job or another person has written in it cannot steer the terminal."""
+    """Print the error in one line. Its text may come from a job, so control characters are replaced."""
     print(f"error: {clean(first_line(message))}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`questions list|answer`: what jobs ask people."""
+"""`questions list|answer`: the open questions of jobs, and their answers."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ add(
         "key": "key",
         "task": "task",
         "group": "group",
-        "asked": lambda requested: render.ago(requested.asked_at),
-        "expires": lambda requested: render.ago(requested.expires_at),
-        "question": lambda requested: render.cut(requested.text, 80),
+        "asked": lambda question: render.ago(question.asked_at),
+        "expires": lambda question: render.ago(question.expires_at),
+        "question": lambda question: render.cut(question.text, 80),
     },
     empty="no open questions; a job asks one with ctx.ask",
     ids=True,

@@ -1,4 +1,4 @@
-"""`queues`, `tasks` and `lanes`: the shape of the work, and the switches on it."""
+"""`queues`, `tasks` and `lanes`: their jobs and pauses, and the verbs to pause and resume them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values → text. Tables are drawn on a terminal and plain columns elsewhere; JSON is one value, a list an array."""
+"""Output: tables on a terminal, plain columns elsewhere, and JSON."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 Columns = Mapping[str, str | Callable[[Row], object]]
-"""The head of each column, and what stands in it for a row: a field of it by name, or a function of it."""
+"""The columns of a table by their heads. A cell is a field of the row by name, or a function of the row."""
 Advance = Callable[[int], None]
 """Moves a progress bar on by so many steps."""
 
 Shorten = Callable[[Sequence[str]], Mapping[str, str]]
-"""As much of each id as it is known by."""
+"""Returns the shortest unique beginning of each id."""
 
 STAND_INS = {"…": ".", "─": "-", "→": ">", "·": "."}
-"""For terminals that know no Unicode, a character for a character: columns stay where they are."""
+"""Replacements for terminals without Unicode, one character for one: so columns stay aligned."""
 
 
 def survive_any_terminal() -> None:
-    """What a terminal cannot show is replaced; it is no reason to fail."""
+    """Replace characters that the terminal cannot show, instead of failing."""
     codecs.register_error("leasehold", _stand_in)
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError):  # somebody has put another object in its place
-            stream.reconfigure(errors="leasehold")  # type: ignore[union-attr] # a text stream of ours
+        with contextlib.suppress(AttributeError):  # a test or a host program has replaced the stream
+            stream.reconfigure(errors="leasehold")  # type: ignore[union-attr] # a text stream
 
 
 def _stand_in(error: UnicodeError) -> tuple[str, int]:
@@ -47,7 +47,7 @@ def _stand_in(error: UnicodeError) -> tuple[str, int]:
 
 
 def console(stderr: bool = False) -> Console:
-    """Honours NO_COLOR by itself. Markup is off: what stands in the database is text, not style."""
+    """A console, which obeys NO_COLOR. Markup is off: text from the database must not set styles."""
     from rich.console import Console
 
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
@@ -58,7 +58,7 @@ def on_terminal() -> bool:
 
 
 def note(text: str) -> None:
-    """A word to the person at the terminal; programs do not get it."""
+    """Print a note on stderr, on a terminal only."""
     if sys.stderr.isatty():
         print(text, file=sys.stderr)
 
@@ -70,7 +70,7 @@ def table(
     empty: str = "none",
     prose: Sequence[str] = (),
 ) -> None:
-    """`prose` names the columns that are wrapped where the line is too short, instead of cut."""
+    """Print a table. Columns in `prose` are wrapped if the line is too short; others are cut."""
     cells = [[clean(cell) for cell in row] for row in rows]
     if not cells:
         note(empty)
@@ -90,7 +90,7 @@ def show(
     prose: Sequence[str] = (),
     ids: Shorten | None = None,
 ) -> None:
-    """A list: as a table, or with --json as an array. On a terminal the ids are as short as `ids` makes them."""
+    """Print a list: as a table, or with --json as an array. On a terminal `ids` shortens the ids."""
     if as_json:
         with json_array() as add:
             for row in rows:
@@ -117,16 +117,15 @@ def cells_of(rows: Sequence[Row], columns: Columns[Row], ids: Shorten | None = N
     if cells and ids is not None and "id" in columns and sys.stdout.isatty():
         at = list(columns).index("id")
         short = ids([str(row[at]) for row in cells])
-        longest = max(
-            map(len, short.values()), default=0
-        )  # all alike: it looks better, and stays unique for longer
+        # One length for all: it looks better, and the ids stay unique for longer.
+        longest = max(map(len, short.values()), default=0)
         for row in cells:
             row[at] = str(row[at])[:longest] if row[at] in short else row[at]
     return cells
 
 
 def fields(values: Mapping[str, object]) -> None:
-    """Names and values, one a line; what is None is left out."""
+    """Print names and values, one per line, without values that are None."""
     for line in field_lines(values):
         print(line)
 
@@ -142,7 +141,7 @@ def field_lines(values: Mapping[str, object]) -> Iterator[str]:
 
 
 def wrapped(text: str, indent: int = 0) -> list[str]:
-    """Lines that fit the terminal beside an indentation, broken between words only; elsewhere as they are."""
+    """The lines of a text. On a terminal they are broken between words, to fit beside the indentation."""
     lines = text.splitlines()
     if not sys.stdout.isatty():
         return lines
@@ -158,13 +157,13 @@ def _wrap(line: str, room: int) -> list[str]:
 
 
 def emit(value: object) -> None:
-    """One JSON value on one line."""
+    """Print one JSON value on one line."""
     print(json_text(value), flush=True)
 
 
 @contextlib.contextmanager
 def json_array() -> Iterator[Callable[[object], None]]:
-    """An array whose values are printed as they come, one a line."""
+    """Print a JSON array, one value per line, as the values come."""
     begin = "["
 
     def add(value: object) -> None:
@@ -177,20 +176,20 @@ def json_array() -> Iterator[Callable[[object], None]]:
 
 
 def json_text(value: object) -> str:
-    """JSON that any terminal can show, and that cannot steer it."""
+    """JSON that any terminal can show, without control characters."""
     unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
     return safe_json(json.dumps(plain(value), ensure_ascii=not unicode, default=str))
 
 
 def safe_json(text: str) -> str:
-    """The same JSON, with what is not printable (C1 controls, changes of direction) escaped."""
+    """The same JSON with unprintable characters (C1 controls, changes of direction) escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def plain(value: Any) -> Any:
-    """Records as over HTTP, times as ISO 8601 in UTC."""
+    """The value as JSON types: records as over HTTP, times as ISO 8601 in UTC."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         from leasehold.operations.json_records import to_json
 
@@ -205,7 +204,7 @@ def plain(value: Any) -> Any:
 
 
 def clean(value: object) -> str:
-    """Text that cannot steer the terminal it is shown on."""
+    """The value as text, with control characters replaced: text of a job must not control the terminal."""
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -215,13 +214,13 @@ def clean(value: object) -> str:
 
 
 def cut(text: str | None, length: int) -> str:
-    """The first line, not longer than this."""
+    """The first line, cut to this length."""
     line = (text or "").strip().partition("\n")[0]
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
 def moment(when: datetime | None) -> str:
-    """A time as short as it can be told on a terminal; whole elsewhere."""
+    """A time: short on a terminal, complete elsewhere."""
     if when is None or not sys.stdout.isatty():
         return clean(when)
     here, today = when.astimezone(), datetime.now().astimezone()

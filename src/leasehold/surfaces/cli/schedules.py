@@ -1,4 +1,4 @@
-"""`schedules`: what is due by itself."""
+"""`schedules`: jobs that are enqueued at set times."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ def set_schedule(
     missed: Annotated[
         str,
         typer.Option(
-            help="Ticks that no worker saw: make up for one, skip them, or make up for all.", metavar="WORD"
+            help="Ticks missed without a worker: make up for one, skip them, or make up for all.",
+            metavar="WORD",
         ),
     ] = "one",
     overlap: Annotated[

@@ -1,4 +1,4 @@
-"""`serve` and `mcp`: the HTTP API, the dashboard and MCP, and a worker beside them if wanted."""
+"""`serve` and `mcp`: the HTTP API, the dashboard and MCP, optionally with a worker."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def serve(
 
 
 def check_mcp() -> None:
-    """Raises DriverMissing where the extra is not installed."""
+    """Check that the extra is installed. Raises DriverMissing."""
     import importlib.util
 
     from leasehold.domain.errors import DriverMissing

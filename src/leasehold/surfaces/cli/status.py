@@ -1,4 +1,4 @@
-"""`status`, `top`, `why` and `doctor`: what a person looks at first."""
+"""`status`, `top`, `why` and `doctor`: the state of the system, and its problems."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from leasehold.app import Leasehold
 
 EVERY = 2.0
-"""Seconds between two looks of `top`."""
+"""Seconds between two reads of `top`."""
 MOST_QUESTIONS = 500
 NAMED = 3
-"""Halted lanes that are named; the others are counted."""
+"""Halted lanes that the status names; the others are counted."""
 
 
 @frozen(kw_only=True)
 class Status:
     store: str
     jobs: dict[State, int]
-    """By state, each counted up to 10,000."""
+    """Jobs by state, each counted up to 10,000."""
     workers: int
     running: int
     """Jobs that the workers run, as they last reported."""
@@ -134,12 +134,12 @@ def why(call: Call, job_id: options.JobId) -> None:
         render.emit(holds)
         return
     for number, hold in enumerate(holds, 1):
-        _say(f"{number}. ", hold.detail)
+        _print_wrapped(f"{number}. ", hold.detail)
         if hold.remedy:
-            _say("   → ", hold.remedy)
+            _print_wrapped("   → ", hold.remedy)
 
 
-def _say(begin: str, text: str) -> None:
+def _print_wrapped(begin: str, text: str) -> None:
     lines = render.wrapped(render.clean(text), len(begin))
     print(begin + f"\n{' ' * len(begin)}".join(lines))
 

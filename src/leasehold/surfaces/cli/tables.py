@@ -1,4 +1,4 @@
-"""Tables for a terminal: as wide as it is and no wider, with no word broken."""
+"""Tables for a terminal: they fit its width, and break no word."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 GAP = "  "
 NARROWEST = 8
-"""Characters that a column keeps, if it has as many."""
+"""The least width to which a column is cut."""
 RULE = "─"
 WHOLE = frozenset({"id", "state"})
-"""Columns that are never cut: half of an id finds nothing."""
+"""Columns that are never cut: part of an id may find no job."""
 
 STYLES = {
     "running": "cyan",
@@ -30,14 +30,14 @@ STYLES = {
     "warn": "yellow",
     "bad": "red",
 }
-"""Words that carry a colour wherever they stand in a table."""
+"""Colours of words, in any column."""
 
 Cells = Sequence[str]
 
 
 def draw(columns: Cells, rows: Sequence[Cells], width: int, prose: Sequence[str] = ()) -> RenderableType:
-    """The columns in `prose` are wrapped at words; the others are cut where the table would be too wide. Columns with
-    nothing in them are left out."""
+    """A table. Columns in `prose` are wrapped between words; others are cut if the table is too wide. Empty columns are
+    left out."""
     from rich.console import Group
     from rich.text import Text
 
@@ -55,7 +55,7 @@ def draw(columns: Cells, rows: Sequence[Cells], width: int, prose: Sequence[str]
 
 
 def fit(heads: Cells, rows: Sequence[Cells], width: int, prose: Sequence[str] = ()) -> list[int]:
-    """How wide each column is: as it likes, but the widest give way until the line fits."""
+    """The width of each column: that of its widest cell, but the widest columns shrink until the line fits."""
     from rich.cells import cell_len
 
     widths = [max(map(cell_len, column)) for column in zip(heads, *rows, strict=True)]
@@ -71,7 +71,7 @@ def fit(heads: Cells, rows: Sequence[Cells], width: int, prose: Sequence[str] = 
         while sum(widths) > room:
             n = max(range(len(widths)), key=lambda n: (widths[n] > least[n], widths[n]))
             if widths[n] <= least[n]:
-                break  # or the terminal is too narrow for any of this, and wraps it itself
+                break  # the terminal is too narrow even for this, and wraps the lines itself
             widths[n] -= 1
     return widths
 
@@ -110,7 +110,7 @@ def _line(cells: Sequence[Text], widths: Sequence[int]) -> Text:
 
 @contextlib.contextmanager
 def live(console: Console) -> Iterator[Callable[[RenderableType], None]]:
-    """Draws over what it has drawn before; the last picture stays."""
+    """Gives a function that replaces the picture on the terminal; the last one stays."""
     from rich.live import Live
 
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as screen:

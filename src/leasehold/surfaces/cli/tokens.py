@@ -14,7 +14,7 @@ from leasehold.surfaces.cli.command import Call, command, noun
 from leasehold.surfaces.cli.verbs import add
 
 Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The token's name, which the history shows for what it does.")
+    str, typer.Argument(metavar="NAME", help="The token's name, which the history shows as the actor.")
 ]
 
 
@@ -23,7 +23,7 @@ tokens = noun("tokens")
 
 @command(tokens, "list", tenant=False)
 def list_tokens(call: Call) -> None:
-    """List tokens: what each may do, and until when."""
+    """List tokens, with their scopes and until when they are valid."""
     rows = call.operations.list_tokens()
     if call.as_json:
         render.emit([{**asdict(row.token), "live": row.live} for row in rows])

@@ -1,4 +1,4 @@
-"""Commands from verbs: ids, options, the call and its JSON come from the table; what people read may be said here."""
+"""Commands from the table of verbs: ids, options, the call and its JSON come from the table; `add` sets the texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from leasehold.surfaces.cli.command import Call, Noun, command, extend
 from leasehold.surfaces.cli.problems import Exit, complain
 
 Text = str | Callable[[Any, Mapping[str, Any]], str]
-"""What is printed: a pattern, with the arguments by name and the answer as 0; or a function of the answer and those."""
+"""The text to print: a format string, with the arguments by name and the answer as 0; or a function of both."""
 
 PLACES = {
     "job.get": "jobs show",
@@ -48,21 +48,21 @@ PLACES = {
     "budget.group": "groups budget",
     "audit.list": "audit",
 }
-"""Verbs whose command stands elsewhere than their names say."""
+"""The commands of verbs that do not follow from the verb's name."""
 
 SHARED = {
     "queue": options.Queue, "task": options.Task, "lane": options.Lane, "group": options.Group, "tag": options.Tag,
     "worker": options.Worker, "limit": options.Limit, "cursor": options.Cursor, "for": options.For,
     "until": options.Until,
 }  # fmt: skip
-"""Options by name that have one spelling for all verbs."""
+"""Options that are the same for all verbs, by name."""
 INSTANT = get_args(Instant)[0]
 PLAIN = (str, int, float, bool)
 METAVARS: dict[Any, str | None] = {bool: None, int: "NUMBER", INSTANT: "TIME", dict[str, Any]: "JSON"}
 
 
 def place(verb: Verb[..., Any]) -> str:
-    """The words of its command: `job.cancel` is `jobs cancel`, and what is read of one job `jobs history`."""
+    """The words of the verb's command: `job.cancel` is `jobs cancel`, and a read of one job is like `jobs history`."""
     noun, _, word = verb.name.partition(".")
     if verb.guard == "job" and not verb.write and noun != "job":
         noun, word = "jobs", noun
@@ -70,8 +70,8 @@ def place(verb: Verb[..., Any]) -> str:
 
 
 def add_missing(word: str, noun: Noun) -> None:
-    """A command for every verb with an HTTP line that has none yet under this noun."""
-    import leasehold.operations.operations  # noqa: F401 - it fills the table
+    """Add a command for every verb with an HTTP line that has no command yet under this noun."""
+    import leasehold.operations.operations  # noqa: F401 - it fills the table of verbs
 
     for verb in VERBS:
         *above, last = place(verb).split()
@@ -96,8 +96,8 @@ def add(
     ids: bool = False,
     tenant: bool = True,
 ) -> None:
-    """Add a command that calls the verb. When it is done, `text` is printed; if there was nothing to do, `unchanged`,
-    or `refused` as an error. A list has `columns`, and is made for a table as `Call.show` does it."""
+    """Add a command that calls the verb. It prints `text`; if there was nothing to do, `unchanged`, or `refused` as an
+    error. `columns`, `empty`, `prose` and `ids` are for lists, as in `Call.show`."""
     own = [one for one in verb.params if not one.internal]
     in_pages = any(one.name == "cursor" for one in own)
 
@@ -115,14 +115,14 @@ def add(
             if in_pages and given["cursor"] is not None:
                 render.note(f"there are more: --cursor {given['cursor']}, or --all")
             return Exit.OK
-        said = {one.public: given[one.name] for one in own if not one.hidden}
+        shown_arguments = {one.public: given[one.name] for one in own if not one.hidden}
         idle = verb.write and (answer is False or (answer is None and verb.returns is not NoneType))
         if call.as_json:
-            render.emit(_facts(answer, said) if verb.write else answer)
+            render.emit(_facts(answer, shown_arguments) if verb.write else answer)
         elif idle and refused:
-            complain(refused.format(**said))
+            complain(refused.format(**shown_arguments))
         else:
-            print(render.clean(_sentence(verb, answer, said, unchanged if idle else text)))
+            print(render.clean(_sentence(verb, answer, shown_arguments, unchanged if idle else text)))
         return Exit.REFUSED if idle and refused else Exit.OK
 
     run.__doc__ = verb.doc + (" Exit code 4: there was nothing to do." if refused else "")
@@ -134,7 +134,7 @@ def add(
 def _pages(
     call: Call, verb: Verb[..., Any], given: dict[str, Any], page: Any, everything: bool
 ) -> Iterator[Any]:
-    """The rows of a page, or of all from there on; in `given` is the cursor to go on from."""
+    """The rows of a page, or of all pages from there on. It leaves the next cursor in `given`."""
     while True:
         yield from next(found for one in fields(page) if isinstance(found := getattr(page, one.name), list))
         given["cursor"] = page.next
@@ -143,31 +143,32 @@ def _pages(
         page = call.operations.call(verb, **given)
 
 
-def _facts(answer: Any, said: Mapping[str, Any]) -> Any:
-    """What --json prints: the answer; if it is only whether something has changed, with what was typed."""
+def _facts(answer: Any, arguments: Mapping[str, Any]) -> Any:
+    """The value that --json prints: the answer; for None or a bool, the arguments with it."""
     if answer is not None and not isinstance(answer, bool):
         return answer
-    typed = {name: value for name, value in said.items() if value is not None}
+    typed = {name: value for name, value in arguments.items() if value is not None}
     return typed if answer is None else {**typed, "changed": answer}
 
 
-def _sentence(verb: Verb[..., Any], answer: Any, said: Mapping[str, Any], text: Text) -> str:
+def _sentence(verb: Verb[..., Any], answer: Any, arguments: Mapping[str, Any], text: Text) -> str:
     if callable(text):
-        return text(answer, said)
+        return text(answer, arguments)
     if text:
-        return text.format(answer, **said)
+        return text.format(answer, **arguments)
     if isinstance(answer, Job):
         return f"{answer.id} {answer.state}"
     if not verb.write and answer is None:
         return "none"
     if answer is None or isinstance(answer, bool):
-        about = "" if verb.target is None else f" {said[verb.target.public]}"
+        about = "" if verb.target is None else f" {arguments[verb.target.public]}"
         return f"{verb.name}{about}: {'nothing to do' if answer is False else 'done'}"
     return "\n".join(render.field_lines(render.plain(answer)))
 
 
 def parameter_of(verb: Verb[..., Any], one: Param, *, as_option: bool = False) -> inspect.Parameter:
-    """An argument if it has to be given, else an option. `as_option`: an option in any case, which may be left out."""
+    """The parameter for typer: an argument if it is required, else an option. `as_option`: always an option that may be
+    left out."""
     is_argument = one.required and not as_option
     if verb.guard == "job" and one is verb.target:
         return _parameter(one.name, options.JobId)
@@ -194,7 +195,7 @@ def _parameter(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> 
 
 
 def _kind(hint: Any) -> Any:
-    """The type without its marks and without None; of a duration, which is a number or a text, the text."""
+    """The type without its annotations and without None; for a duration, which may be a number or a text, the text."""
     if get_origin(hint) is Annotated:
         return _kind(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):
@@ -207,7 +208,7 @@ def _is_amounts(kind: Any) -> bool:
 
 
 def value_of(call: Call, verb: Verb[..., Any], one: Param, typed: Any) -> Any:
-    """An argument as the verb takes it."""
+    """The argument for the verb, from the typed text."""
     if verb.guard == "job" and one is verb.target:
         return call.operations.find_id(typed)
     kind = _kind(one.annotation)
@@ -223,7 +224,7 @@ def value_of(call: Call, verb: Verb[..., Any], one: Param, typed: Any) -> Any:
 
 
 def instant(text: str, field: str) -> datetime:
-    """Without a time zone it is the time here, as our lists show it."""
+    """The time from text. Without a time zone it is local time, as in our lists."""
     try:
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
@@ -231,7 +232,7 @@ def instant(text: str, field: str) -> datetime:
 
 
 def json_object(text: str, field: str) -> dict[str, Any]:
-    """'-' reads it from stdin."""
+    """The object from JSON text; '-' reads the text from stdin."""
     try:
         found = json.loads(sys.stdin.read() if text == "-" else text)
     except ValueError as error:
@@ -251,7 +252,7 @@ def _json_or_text(text: str) -> Any:
 
 
 def _amount(text: str) -> tuple[str, int | None]:
-    """`null` takes a limit away."""
+    """Split UNIT=AMOUNT; the amount `null` removes a limit."""
     unit, _, amount = text.partition("=")
     try:
         return unit, None if amount == "null" else int(amount.replace("_", "").replace(",", ""))

@@ -1,4 +1,4 @@
-"""`webhooks list|add|remove|test` and `webhooks hooks`: what is notified of what happens to jobs."""
+"""`webhooks list|add|remove|test` and `webhooks hooks`: the receivers of notifications about jobs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def list_webhooks(call: Call) -> None:
 def add_webhook(
     call: Call,
     name: Name,
-    target: Annotated[str, typer.Argument(metavar="URL", help="Where events are posted to.")],
+    target: Annotated[str, typer.Argument(metavar="URL", help="The address to post events to.")],
     events: Events,
     tasks: Annotated[
         list[str] | None,
@@ -64,7 +64,7 @@ def add_webhook(
         str | None,
         typer.Option(
             envvar="LEASEHOLD_WEBHOOK_SECRET",
-            help="Signs the events. Default: a new one is made.",
+            help="The key that signs the events. Default: a new one.",
             metavar="TEXT",
         ),
     ] = None,

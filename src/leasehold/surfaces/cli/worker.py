@@ -1,4 +1,4 @@
-"""`worker`: runs jobs until it is stopped."""
+"""`worker`: runs jobs until it gets a signal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from leasehold.types import QueueOrder, Worker
 
 LAST_WORDS = 3.0
-"""Seconds that a worker which has ended gets to leave; a thread of a handler may hang and hold it back."""
+"""Seconds that the process gets to exit after the worker has ended: a thread of a handler may hang."""
 
 
 def worker(
@@ -86,7 +86,7 @@ def worker(
             threads=threads,
             max_executions=max_executions,
             shutdown_grace=... if shutdown_grace is None else _or_none(shutdown_grace),
-            drain_on_sigterm=False,  # it is ours: see _serve
+            drain_on_sigterm=False,  # _serve handles the signals
             retention=_or_none(retention),
             audit_retention=_or_none(audit_retention),
             burst=burst,
@@ -114,7 +114,7 @@ async def _serve(worker: Worker) -> None:
 
 
 def _leave_in_time(code: int) -> None:
-    """A thread that hangs, such as an `asyncio.to_thread` of a handler, must not keep the process from ending."""
+    """Exit even if a thread hangs, such as an `asyncio.to_thread` of a handler."""
     import logging
     import threading
 

@@ -1,4 +1,4 @@
-"""`workers list|leases|health|metrics`: the processes that run jobs, what they hold, and how they are."""
+"""`workers list|leases|health|metrics`: the live workers, their leases, health and metrics."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ add(
 
 @command(workers)
 def health(call: Call) -> int:
-    """Check the database, its schema, and that a worker is live. Exit code 1: one of them is not well."""
+    """Check the database, its schema, and that a worker is live. Exit code 1: a check failed."""
     try:
         findings = call.operations.check_health()
-    except StoreError as error:  # there is no file
+    except StoreError as error:  # the SQLite file does not exist
         findings = [Finding("database", "bad", str(error))]
     well = all(found.verdict == "ok" for found in findings)
     if call.as_json:
@@ -74,8 +74,8 @@ def health(call: Call) -> int:
 
 @command(workers)
 def metrics(call: Call) -> None:
-    """Print metrics for Prometheus, or with --json as JSON. Runs by outcome, waiting and running times, queue depths
-    and ages."""
+    """Print metrics for Prometheus, or with --json as JSON. Attempts by outcome, waiting and running times, queue
+    depths and ages."""
     from leasehold.surfaces.prometheus import text_of
 
     found = call.app.metrics()

@@ -1,1 +1,1 @@
-"""The dashboard: pages made by the server, alive by one stream each. Parse, call operations, render; no SQL."""
+"""The dashboard: pages rendered by the server, each kept up to date by one stream. No SQL."""

@@ -1,8 +1,8 @@
-"""The door: who may come in, and what goes out with every answer.
+"""Sign-in, CSRF check and security headers.
 
-A browser keeps the token of its person in a cookie that no script can read, and that goes along with requests of this
-site alone. Each request looks the token up anew: one that was revoked is of no use at once. Whatever changes anything
-must come from a page of ours: `Origin` or `Sec-Fetch-Site` say so in every browser.
+A browser keeps the user's token in a cookie that no script can read, and that it sends only to this site. Each request
+looks the token up again, so a revoked token stops working at once. A request that changes anything must come from a
+page of the dashboard: every browser sends `Origin` or `Sec-Fetch-Site`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from leasehold.surfaces.guard.request_rates import RequestRates
 
 COOKIE = "leasehold_token"
 KEPT_FOR = 12 * 3600
-"""Seconds until a browser forgets who it is."""
+"""Seconds until a browser drops the token."""
 
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": (
@@ -36,7 +36,7 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-"""Nothing inline, nothing of other sites, in no frame."""
+"""Headers of every response: no inline code, nothing from other sites, no frames."""
 
 
 class Access:
@@ -47,19 +47,19 @@ class Access:
         self.read_only = read_only
 
     def check_place(self, request: Request) -> None:
-        """Raises Denied."""
+        """Check the host, and that a change comes from a page of the dashboard. Raises Denied."""
         headers = request.headers
         self._places.check(headers.getlist("host"), headers.getlist("origin"))
         changes = request.method not in ("GET", "HEAD")
         if changes and "origin" not in headers and headers.get("sec-fetch-site") != "same-origin":
-            raise Denied("foreign-origin", "only pages of this dashboard may ask for that")
+            raise Denied("foreign-origin", "only pages of this dashboard may send this request")
 
     def check_rate(self, request: Request, authorization: str | None = None) -> None:
-        """Raises Denied."""
+        """Count a request. Raises Denied if its caller has sent too many."""
         self._rates.check(authorization, None if request.client is None else request.client.host)
 
     async def admit(self, request: Request, scope: TokenScope = "read") -> PageRequest:
-        """Raises Denied, and TenantNotFound."""
+        """Check a request and its token for this scope. Raises Denied, and TenantNotFound."""
         self.check_place(request)
         authorization, kept = request.headers.get("authorization"), request.cookies.get(COOKIE)
         if authorization is None and kept:
@@ -71,11 +71,11 @@ class Access:
         if not page_request.may(scope):
             if self.read_only and caller.access.may(scope):
                 raise Denied("scope-missing", "this dashboard is switched to read-only")
-            raise Denied("scope-missing", f"your token has not the scope {scope!r}")
+            raise Denied("scope-missing", f"your token lacks the scope {scope!r}")
         return page_request
 
     def caller(self, request: Request, authorization: str | None, tenant: str | None = None) -> Caller:
-        """Raises Denied, and TenantNotFound."""
+        """The caller with this token. Raises Denied, and TenantNotFound."""
         return self._callers.admit(
             authorization,
             tenant or request.path_params.get("tenant"),
@@ -97,7 +97,7 @@ def remember(response: Response, request: Request, token: str) -> None:
 
 
 def _is_secure(request: Request) -> bool:
-    """Behind a proxy that ends TLS we are reached by http. The browser has told where its page is, and was checked."""
+    """Whether the browser uses HTTPS. Behind a proxy that ends TLS, only the checked `Origin` header shows it."""
     return request.url.scheme == "https" or request.headers.get("origin", "").lower().startswith("https://")
 
 

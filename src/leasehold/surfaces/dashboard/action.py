@@ -1,4 +1,4 @@
-"""A verb that a form asks for. Its name is the one that the audit has."""
+"""Actions: the verbs that forms call. An action has the same name as its verb in the audit."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from leasehold.surfaces.dashboard.page_request import PageRequest
 
 @frozen
 class Done:
-    """What a person is told."""
+    """The outcome of an action: the notice for the user, and the next page."""
 
     text: str
     go: str | None = None
-    """Where to go on; None: to the page that asked."""
+    """The address of the next page; None: the page with the form."""
 
 
 @frozen
@@ -26,9 +26,9 @@ class Action:
     name: str
     scope: TokenScope
     run: Callable[[PageRequest, Form], Done]
-    """Raises our errors, which the page shows. It runs in a thread."""
+    """Runs the action, in a thread. Raises our errors, which the page shows."""
 
 
 def of(verb: Verb[..., Any], run: Callable[[PageRequest, Form], Done]) -> Action:
-    """Of a verb of the table: its name and its scope are said there."""
+    """The action of a verb, with its name and scope from the table of verbs."""
     return Action(verb.name, verb.scope, run)

@@ -1,6 +1,6 @@
-"""Bulk verbs under way: each in a thread of this server, so that whoever asked may close the page and come back.
+"""Bulk verbs in progress: each runs in a thread of this server, so that the user may close the page and come back.
 
-They are kept in memory. A server that stops leaves the rest of the jobs as they were; the audit tells what was done.
+They are kept in memory. A server that stops leaves the remaining jobs unchanged; the audit shows what was changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from leasehold.operations.operations import Operations
 from leasehold.surfaces.dashboard.problems import describe
 
 PART = 500
-"""Jobs between two looks at whether it is to stop."""
+"""Jobs that are changed between two checks for a stop."""
 AT_ONCE = 4
 KEPT = 50
 MOST_REFUSALS = 20
@@ -25,17 +25,17 @@ MOST_REFUSALS = 20
 
 @dataclass
 class BulkRun:
-    """One, as far as it is. Only its thread writes."""
+    """One bulk verb and its progress. Only its own thread writes here."""
 
     id: str
     request: BulkRequest
     tenant: str | None
     expected: int
-    """How many the dry run has found."""
+    """The number of jobs that the dry run found."""
     about: str
-    """Which jobs, in words."""
+    """The filter, in words."""
     back: str
-    """The page that it was asked on."""
+    """The address of the page that started it."""
     began: float = field(default_factory=time.time)
     ended: float | None = None
     matched: int = 0
@@ -43,17 +43,17 @@ class BulkRun:
     moved_on: int = 0
     refused: dict[tuple[str, str | None], BulkRefusal] = field(default_factory=dict)
     problem: str = ""
-    """What ended it before its time."""
+    """The reason why it ended early."""
     stop: threading.Event = field(default_factory=threading.Event)
 
     @property
     def queue(self) -> str | None:
-        """None: its jobs may be of any."""
+        """The queue of its jobs. None: any queue."""
         return self.request.filter.queue
 
     @property
     def done(self) -> int:
-        """Of which is known what became of them."""
+        """Jobs whose outcome is known."""
         return self.changed + self.moved_on + sum(one.jobs for one in self.refused.values())
 
     def watch(self, job_id: str, outcome: Job | LeaseholdError) -> None:
@@ -94,7 +94,7 @@ class BulkRun:
 
 
 class BulkRuns:
-    """Of one server."""
+    """The bulk verbs of one server."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -110,13 +110,13 @@ class BulkRuns:
         about: str,
         back: str,
     ) -> BulkRun:
-        """Raises InvalidInput when enough are under way."""
+        """Start a bulk verb in a thread. Raises InvalidInput if too many are in progress."""
         run = BulkRun(secrets.token_urlsafe(12), request, tenant, expected, about, back)
         with self._lock:
             under_way = [one for one in self._runs.values() if one.ended is None]
             if len(under_way) >= AT_ONCE:
                 raise InvalidInput(
-                    "bulk", f"{AT_ONCE} are under way already", "wait for one of them, or stop it"
+                    "bulk", f"{AT_ONCE} are in progress already", "wait for one of them, or stop it"
                 )
             ended = [one.id for one in self._runs.values() if one.ended is not None]
             for old in ended[: max(0, len(ended) - KEPT)]:

@@ -1,4 +1,4 @@
-"""What was counted by the minute, as lines of a chart and as single figures. Pure."""
+"""Charts and figures from the counts of each minute. Pure."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Minute:
     failed: int
     retried: int
     wait: float | None
-    """The 95th percentile, in seconds; None: nothing began."""
+    """The 95th percentile, in seconds; None: no attempt ended in this minute."""
     run: float | None
 
 
 @frozen
 class Times:
-    """Of some minutes together."""
+    """Waiting and running times over several minutes."""
 
     runs: int
     wait_median: float | None
@@ -36,7 +36,7 @@ class Times:
 
 
 def quantile(histogram: Histogram, share: float) -> float | None:
-    """Within its bucket by the straight line; beyond the last bound that bound. None: it is empty."""
+    """The quantile, interpolated within its bucket; at most the last bound. None: the histogram is empty."""
     count = histogram.count
     if not count:
         return None
@@ -56,7 +56,7 @@ def times_of(rollups: Iterable[Rollup]) -> Times:
 
 
 def minutes_of(rollups: Sequence[Rollup], now: datetime, minutes: int) -> list[Minute]:
-    """Every minute until now, also those in which nothing ended."""
+    """Every minute until now, also those in which no attempt ended."""
     last = now.replace(second=0, microsecond=0)
     by_minute: dict[datetime, list[Rollup]] = {
         last - timedelta(minutes=n): [] for n in range(minutes - 1, -1, -1)
@@ -68,7 +68,7 @@ def minutes_of(rollups: Sequence[Rollup], now: datetime, minutes: int) -> list[M
 
 
 def since_the_first_run(minutes: Sequence[Minute], least: int) -> Sequence[Minute]:
-    """Without the idle minutes at the beginning: a system that has just started should not draw an empty hour."""
+    """The minutes without the idle ones at the beginning: a new system should not show an empty hour."""
     idle = next(
         (n for n, one in enumerate(minutes) if one.succeeded + one.failed + one.retried), len(minutes)
     )
@@ -87,7 +87,7 @@ def _minute(at: datetime, found: Sequence[Rollup]) -> Minute:
 
 
 def runs_chart(minutes: Sequence[Minute]) -> str:
-    """JSON for the script that draws it."""
+    """The chart of outcomes, as JSON for dashboard.js."""
     return _chart(
         "runs",
         minutes,

@@ -1,4 +1,4 @@
-"""A job as a command, a request and a call: to be copied, and run by somebody who has the rights. Pure."""
+"""Commands, curl requests and Python calls for a job, to copy from its page. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job
 
 LONGEST = 20_000
-"""Characters of arguments that are written out."""
+"""Characters of arguments that the copies contain."""
 
 
 @frozen
@@ -20,7 +20,7 @@ class Copies:
 
 
 def copies_of(job: Job, tenant: str | None, server: str) -> Copies:
-    """To look at this job, and to make another one with the same arguments. Hidden ones are to be filled in."""
+    """Texts that show this job, and that enqueue another with the same arguments. Hidden arguments stay hidden."""
     args = job.args if len(job.args) <= LONGEST else '{"…": "too long to be shown"}'
     of_tenant = "" if tenant is None else f" --tenant {shlex.quote(tenant)}"
     header = "" if tenant is None else f" -H {shlex.quote(f'Leasehold-Tenant: {tenant}')}"

@@ -1,4 +1,4 @@
-"""Where the jobs of a flow are drawn: columns from those that come first to those that come last. Pure."""
+"""Layout of a flow: places the jobs in columns, from the first to the last. Pure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Box:
     x: int
     y: int
     here: bool
-    """The job that was asked about."""
+    """Whether this is the job of the page."""
 
 
 @frozen
 class Line:
     edge: FlowEdge
     path: str
-    """As SVG has it."""
+    """The path in SVG."""
 
 
 @frozen
@@ -52,8 +52,8 @@ def drawing_of(flow: Flow) -> Drawing:
 
 
 def _columns(flow: Flow) -> list[list[str]]:
-    """Each job one further than the furthest of those before it; within a column in the order of those before it, so
-    that few lines cross."""
+    """The ids of each column. A job is one column after the last of the jobs before it. Within a column, jobs follow
+    the order of the jobs before them, so that few lines cross."""
     before: dict[str, list[str]] = defaultdict(list)
     after: dict[str, list[str]] = defaultdict(list)
     for edge in flow.edges:

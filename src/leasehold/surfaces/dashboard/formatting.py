@@ -1,4 +1,4 @@
-"""Values as people read them: spans of time, numbers, states. Pure."""
+"""Formats values for people: durations, times, numbers, states. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CONTROLS |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
 
 def plain(text: str) -> str:
-    """Without characters that do something instead of being seen: escapes of terminals, bells, NULs."""
+    """The text with control characters replaced: escapes of terminals, bells, NULs."""
     return text.translate(_CONTROLS) if not text.isprintable() else text
 
 
@@ -41,7 +41,7 @@ def span(seconds: float | None) -> str:
 
 
 def about(seconds: float | None) -> str:
-    """In one unit, for a large figure."""
+    """A duration in one unit, for a large figure."""
     if seconds is None or seconds < 60:
         return span(seconds)
     unit, size = next((unit, size) for unit, size in _UNITS if seconds >= size * (2 if unit == "d" else 1))
@@ -49,7 +49,7 @@ def about(seconds: float | None) -> str:
 
 
 def ago(then: datetime | None, now: datetime) -> str:
-    """How far it is away, before or after now, in one unit: what is exact stands in the title."""
+    """The distance from now in one unit, such as `5 min ago`; the exact time is in the title of the element."""
     if then is None:
         return "–"
     seconds = (now - then).total_seconds()
@@ -91,25 +91,16 @@ def clip(text: str | None, length: int) -> str:
 
 
 def short(job_id: str) -> str:
-    """An id as a list shows it: its beginning is the time and alike in neighbours, its end is not."""
+    """An id for a list. Ids of the same time begin alike, so it keeps the end, too."""
     return f"{job_id[:8]}…{job_id[-4:]}"
-
-
-def file_size(bytes: int) -> str:
-    size = float(bytes)
-    for unit in ("B", "KB", "MB", "GB"):
-        if size < 1000 or unit == "GB":
-            return f"{size:.0f} {unit}" if unit == "B" or size >= 10 else f"{size:.1f} {unit}"
-        size /= 1000
-    raise AssertionError
 
 
 @frozen
 class Badge:
-    """A state as it is shown: never by its colour alone."""
+    """A state for people: an icon with its colour, and a word. The colour alone never carries the meaning."""
 
     look: str
-    """Names its icon and its colour."""
+    """The name of the icon and the colour."""
     word: str
     note: str = ""
 
@@ -118,8 +109,7 @@ LOOKS: dict[State, Badge] = {state: Badge(state.value, state.value.replace("_", 
 
 
 def badge(job: Summary | domain.Job, now: datetime) -> Badge:
-    """Also what a state alone does not tell: retrying, scheduled, blocked, adopting, stopping."""
-    plainly = LOOKS[job.state]
+    """The badge of a job, finer than its state: also retrying, scheduled, blocked, adopting, stopping."""
     match job.state:
         case State.RUNNING if job.worker is None:
             return Badge(
@@ -128,7 +118,7 @@ def badge(job: Summary | domain.Job, now: datetime) -> Badge:
                 "still running, without a lease holder; a worker at its site will adopt it",
             )
         case State.RUNNING if job.stop_requested is not None:
-            return Badge("stopping", "stopping", f"asked to {job.stop_requested}")
+            return Badge("stopping", "stopping", f"{job.stop_requested} requested")
         case State.QUEUED if job.attempt and job.available_at > now:
             return Badge("retrying", "retrying", f"next attempt {ago(job.available_at, now)}")
         case State.QUEUED if job.failures or job.crashes:
@@ -139,4 +129,4 @@ def badge(job: Summary | domain.Job, now: datetime) -> Badge:
             return Badge("pending", "on hold", "until it is released")
         case State.PENDING:
             return Badge("blocked", "blocked", "by a hold, or by jobs it depends on")
-    return plainly
+    return LOOKS[job.state]

@@ -1,4 +1,4 @@
-"""What a form has sent: names and texts, up to a size."""
+"""The fields that a form sends, up to a limit of size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leasehold.domain.frozen import frozen
 from leasehold.surfaces.guard.denied import Denied
 
 LARGEST = 4 * 1024 * 1024
-"""Bytes. Arguments are at most one MiB, and a form writes some characters as three."""
+"""Bytes. Arguments have at most one MiB, and a form encodes some characters as three."""
 MOST_FIELDS = 500
 
 
@@ -23,7 +23,7 @@ class Form:
     fields: Mapping[str, str]
 
     def text(self, name: str) -> str:
-        """Raises InvalidInput when it is not there."""
+        """The text of a field. Raises InvalidInput if it is missing or empty."""
         value = self.fields.get(name, "")
         if not value:
             raise InvalidInput(name, "is empty", "fill it in")
@@ -33,7 +33,7 @@ class Form:
         return self.fields.get(name, "").strip() or None
 
     def has(self, name: str) -> bool:
-        """A box that was ticked."""
+        """Whether a checkbox is ticked."""
         return bool(self.fields.get(name))
 
     def whole(self, name: str) -> int:
@@ -48,8 +48,8 @@ class Form:
 
 
 def carried(name: str, value: object) -> tuple[str, str]:
-    """A hidden field that comes back as it went: browsers change ends of lines, and pages show controls as signs. What
-    either would change goes as JSON, under a name with a star."""
+    """The name and value of a hidden field that must come back unchanged. Browsers change line ends, and pages replace
+    control characters; a text with either is sent as JSON, under a name that ends with a star."""
     text = str(value)
     return (name, text) if text.isprintable() else (f"{name}*", json.dumps(text))
 
@@ -62,7 +62,7 @@ def parsed(text: str, name: str) -> Any:
 
 
 async def read(request: Request) -> Form:
-    """Raises Denied when it is too large."""
+    """Read the form of a request. Raises Denied if it is too large."""
     body = bytearray()
     async for part in request.stream():
         body += part

@@ -1,4 +1,4 @@
-"""Which verbs a job takes as it stands, by the table of the state machine, and the words of their buttons. Pure."""
+"""The buttons of a job: the verbs that its state allows, by the table of the state machine, and their texts. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Button:
 
     @property
     def name(self) -> str:
-        """As the audit has it, behind `job.`."""
+        """The verb's name in the audit, without `job.`."""
         return self.verb.name.removeprefix("job.")
 
     @property
@@ -33,7 +33,7 @@ class Button:
 
 
 def _resumable(job: Job) -> bool:
-    """A running one only takes back the pause that it was asked for."""
+    """Whether a resume is possible: for a running job, only to withdraw a requested pause."""
     return job.state is not State.RUNNING or job.stop_requested is Flag.PAUSE
 
 

@@ -1,4 +1,4 @@
-"""A JSON value as a tree to be shown: bounded in width, depth and text, whatever a job has put into it. Pure."""
+"""A JSON value as a tree for a page, with limits of width, depth and text, because jobs can store any value. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Node:
     kind: NodeKind
     key: str | None
     text: str
-    """As it is shown; of an object or array how much is in it."""
+    """The text to show; for an object or array, the number of its items."""
     children: tuple[Node, ...] = ()
     depth: int = 0
 
@@ -30,7 +30,7 @@ def tree_of(value: Any) -> Node:
 
 
 def tree_of_text(text: str | None) -> Node:
-    """Of encoded JSON. What cannot be read is shown as it is."""
+    """The tree of encoded JSON. Text that is not JSON is shown as it is."""
     if text is None:
         return Node("value", None, "null")
     try:

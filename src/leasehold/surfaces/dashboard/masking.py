@@ -1,4 +1,4 @@
-"""Settings as a page may show them: nothing that opens a door. Pure."""
+"""Masks secrets in settings before a page shows them. Pure."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from urllib.parse import urlsplit
 PREFIX = "LEASEHOLD_"
 HIDDEN = "set, not shown"
 _HARMLESS = frozenset(
-    f"{PREFIX}{name}" for name in ("ACTOR", "APP", "DEMO", "RESULTS", "RUNS", "SCHEMA", "TENANT")
+    f"{PREFIX}{name}" for name in ("ACTOR", "APP", "DEMO", "EXECUTIONS", "RESULTS", "SCHEMA", "TENANT")
 )
-"""What is not known here may be a secret."""
+"""Variables whose values are shown. Any other may be a secret."""
 
 
 def masked_url(url: str) -> str:
-    """Where it leads, without user, password and options. One that cannot be told apart is not shown at all: a
-    password that is not escaped ends up in the other parts."""
+    """The URL without user, password and options. If it cannot be parsed reliably, only the scheme is shown: a password
+    that is not escaped ends up in other parts."""
     scheme, found, rest = url.partition("://")
     if not found:
         return HIDDEN
@@ -34,7 +34,7 @@ def masked_url(url: str) -> str:
 
 
 def shown_environment(environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Ours, by name."""
+    """Our environment variables by name, with secrets masked."""
     return [
         (name, _shown(name, value))
         for name, value in sorted(environment.items())

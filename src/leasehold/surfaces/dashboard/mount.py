@@ -1,4 +1,4 @@
-"""The dashboard as an ASGI app: its routes, and the one way in for all of them."""
+"""The dashboard as an ASGI app: its routes, with the same checks for each."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def create_dashboard(
 ) -> ASGIApp:
     """The dashboard for any ASGI server, to be mounted anywhere: `mine.mount("/ops", create_dashboard(app))`.
 
-    People sign in with a token (`leasehold tokens create`): `read` looks, `operate` steers, `admin` sets limits too.
-    With `tokens=False` anyone who reaches it may do everything, so put your own guard before it. With `read_only`
-    nobody may change anything. The other arguments are those of `leasehold.http.router`."""
-    door = Access(
+    People sign in with a token (`leasehold tokens create`): `read` may look, `operate` may change jobs, `admin` may set
+    limits too. With `tokens=False` anyone who reaches it may do everything, so put your own guard before it. With
+    `read_only` the dashboard changes nothing. The other arguments are those of `leasehold.http.router`."""
+    access = Access(
         Places.of(hosts, origins),
         Callers(app, tokens=tokens, surface="dashboard"),
         RequestRates(rate_limit),
@@ -59,44 +59,44 @@ def create_dashboard(
             try:
                 response = await handle(request)
             except Exception as error:
-                response = await _refusal(request, door, error)
+                response = await _refusal(request, access, error)
             return _with_headers(response)
 
         return answer
 
     def shown(one: page.Page) -> Handle:
-        return guarded(lambda request: page.show(one, request, door, read_timeout))
+        return guarded(lambda request: page.show(one, request, access, read_timeout))
 
     async def act(request: Request) -> Response:
-        return await _act(request, door)
+        return await _act(request, access)
 
-    # No Mount for tenants: it would move the root path, by which all links are made.
+    # No Mount for tenants: it would change the root path, from which all links are made.
     routes = []
     for base in ("", "/tenant/{tenant}"):
         routes += [Route(f"{base}/{one.path}", shown(one), methods=["GET"]) for one in pages.ALL]
         routes.append(Route(f"{base}/do/{{verb}}", guarded(act), methods=["POST"]))
     made = Starlette(
         routes=[
-            Route("/static/{name:path}", guarded(lambda request: _static(request, door)), methods=["GET"]),
-            Route("/sign-in", guarded(lambda request: sign_in.show(request, door)), methods=["GET"]),
-            Route("/sign-in", guarded(lambda request: sign_in.enter(request, door)), methods=["POST"]),
-            Route("/sign-out", guarded(lambda request: sign_in.leave(request, door)), methods=["POST"]),
+            Route("/static/{name:path}", guarded(lambda request: _static(request, access)), methods=["GET"]),
+            Route("/sign-in", guarded(lambda request: sign_in.show(request, access)), methods=["GET"]),
+            Route("/sign-in", guarded(lambda request: sign_in.enter(request, access)), methods=["POST"]),
+            Route("/sign-out", guarded(lambda request: sign_in.leave(request, access)), methods=["POST"]),
             *routes,
         ],
-        exception_handlers={HTTPException: _lost(door)},
-        middleware=[Middleware(GZipMiddleware, compresslevel=5)],  # leaves streams alone
+        exception_handlers={HTTPException: _lost(access)},
+        middleware=[Middleware(GZipMiddleware, compresslevel=5)],  # it does not compress streams
     )
     made.router.redirect_slashes = False
     made.state.bulk_runs = BulkRuns()
     return made
 
 
-async def _act(request: Request, door: Access) -> Response:
-    """A verb, and back to the page that it was asked on, with what it has to say. A reload does not repeat it."""
+async def _act(request: Request, access: Access) -> Response:
+    """Run an action, then redirect to the page with the form, with a notice. A reload does not repeat the action."""
     action = pages.ACTIONS.get(request.path_params["verb"])
     if action is None:
         raise HTTPException(404)
-    page_request = await door.admit(request, action.scope)
+    page_request = await access.admit(request, action.scope)
     form = await forms.read(request)
     back = page_request.back(form.maybe("back"))
     try:
@@ -116,9 +116,10 @@ async def _act(request: Request, door: Access) -> Response:
     return answer
 
 
-async def _static(request: Request, door: Access) -> Response:
-    """Known names only. They tell nothing about jobs, so that the sign-in page has them too."""
-    door.check_place(request)
+async def _static(request: Request, access: Access) -> Response:
+    """A static file. It needs no token, because the sign-in page uses these files too; they reveal nothing about
+    jobs."""
+    access.check_place(request)
     found = render.static_file(request.path_params["name"])
     if found is None:
         raise HTTPException(404)
@@ -126,7 +127,7 @@ async def _static(request: Request, door: Access) -> Response:
     return Response(found[0], media_type=found[1], headers={"Cache-Control": kept})
 
 
-async def _refusal(request: Request, door: Access, error: Exception) -> Response:
+async def _refusal(request: Request, access: Access, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         status, text = error.status_code, "There is no such page."
     else:
@@ -140,18 +141,18 @@ async def _refusal(request: Request, door: Access, error: Exception) -> Response
     return HTMLResponse(render.page("problem.html", values), status, {**headers, "Cache-Control": "no-store"})
 
 
-def _lost(door: Access) -> Callable[[Request, Exception], Awaitable[Response]]:
+def _lost(access: Access) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def answer(request: Request, error: Exception) -> Response:
-        """No route: also `/ops` for `/ops/`."""
+        """The response if no route matches; `/ops` is redirected to `/ops/`."""
         assert isinstance(error, HTTPException)
         root = str(request.scope.get("root_path", ""))
         if root and request.scope["path"] == root and request.method == "GET":
             return _with_headers(RedirectResponse(f"{root}/", 307))
         try:
-            door.check_place(request)
+            access.check_place(request)
         except Denied as denied:
-            return _with_headers(await _refusal(request, door, denied))
-        return _with_headers(await _refusal(request, door, error))
+            return _with_headers(await _refusal(request, access, denied))
+        return _with_headers(await _refusal(request, access, error))
 
     return answer
 

@@ -1,4 +1,4 @@
-"""What a verb has to say, on the page that is shown after it: carried by a cookie that the next page takes away."""
+"""Notices about an action, shown on the next page. A cookie carries the notice, and that page deletes the cookie."""
 
 from __future__ import annotations
 
@@ -26,9 +26,8 @@ class Notice:
 
 def leave(response: Response, request: Request, notice: Notice) -> None:
     text = notice.text if len(notice.text) <= LONGEST else notice.text[: LONGEST - 1] + "…"
-    payload = json.dumps(
-        [notice.kind, text], ensure_ascii=False
-    )  # escapes would make it longer than cookies may be
+    # Escapes would make the text longer than a cookie may be.
+    payload = json.dumps([notice.kind, text], ensure_ascii=False)
     value = base64.urlsafe_b64encode(payload.encode("utf-8", "replace")).decode()
     response.set_cookie(COOKIE, value, max_age=_SECONDS, path=_path(request), httponly=True, samesite="lax")
 

@@ -1,4 +1,4 @@
-"""How a page is made: it reads in a thread, is rendered whole, or its main part again and again as a stream."""
+"""Pages: each reads its values in a thread, and is rendered whole, or its main part repeatedly as a stream."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from leasehold.surfaces.dashboard.page_request import LIVE, PageRequest
 from leasehold.surfaces.guard.denied import Denied
 
 EVERY = 1.0
-"""Seconds between two looks of a stream."""
+"""Seconds between two reads of a stream, at least."""
 SHARE = 10
-"""A stream rests this many times as long as its page took: a slow page is not asked for without end."""
+"""A stream rests this many times as long as its page took, so that a slow page does not load the database."""
 LONGEST_REST = 15.0
 QUIET = 5.0
-"""Seconds after which a stream without news says that it is there; a viewer who has left is noticed by that."""
+"""Seconds after which a stream without changes sends a comment: the send fails if the viewer has left."""
 
 Read = Callable[[PageRequest], dict[str, Any]]
 
@@ -33,12 +33,12 @@ Read = Callable[[PageRequest], dict[str, Any]]
 @frozen
 class Page:
     path: str
-    """Below the dashboard's base; as routes are written."""
+    """The route's path below the dashboard's base."""
     name: str
-    """Of the place in the menu that is lit."""
+    """The name of the menu entry to highlight."""
     template: str
     read: Read
-    """What the template needs. Raises our errors. It runs in a thread."""
+    """Reads the values for the template, in a thread. Raises our errors."""
     live: bool = True
 
 
@@ -52,11 +52,11 @@ def values_of(page: Page, page_request: PageRequest) -> dict[str, Any]:
     } | values
 
 
-async def show(page: Page, request: Request, door: Access, longest_read: float | None) -> Response:
-    """Raises Denied and our errors."""
-    page_request = await door.admit(request)
+async def show(page: Page, request: Request, access: Access, longest_read: float | None) -> Response:
+    """The response with the page, or with its stream. Raises Denied and our errors."""
+    page_request = await access.admit(request)
     if LIVE in request.query_params and page.live:
-        return _stream(page, page_request, door, longest_read)
+        return _stream(page, page_request, access, longest_read)
     with reads_within(longest_read):
         values = await run_in_threadpool(values_of, page, page_request)
         menu = await run_in_threadpool(menu_of, page_request)
@@ -68,42 +68,42 @@ async def show(page: Page, request: Request, door: Access, longest_read: float |
 
 
 def menu_of(page_request: PageRequest) -> dict[str, Any]:
-    """What stands around every page."""
-    access = page_request.caller.access
+    """The values for the menu, which is on every page."""
+    allowed = page_request.caller.access
     tenants: list[str] = []
-    if access.tenants:
+    if allowed.tenants:
         rows = page_request.caller.app.__internals__.operations.list_tenants()
-        tenants = [row.name for row in rows if access.may_use_tenant(row.name)][:200]
+        tenants = [row.name for row in rows if allowed.may_use_tenant(row.name)][:200]
     return {"tenants": tenants}
 
 
-def _stream(page: Page, page_request: PageRequest, door: Access, longest_read: float | None) -> Response:
+def _stream(page: Page, page_request: PageRequest, access: Access, longest_read: float | None) -> Response:
     def main() -> str:
         with reads_within(longest_read):
             return render.main_part(page.template, values_of(page, page_request))
 
     async def parts() -> AsyncIterator[str]:
         yield "retry: 2000\n\n"
-        last, reported_at = "", time.monotonic()
+        last, sent_at = "", time.monotonic()
         while True:
             began = time.monotonic()
             text = await run_in_threadpool(main)
             took = time.monotonic() - began
             if text != last:
                 yield "".join(f"data: {line}\n" for line in text.splitlines()) + "\n"
-                last, reported_at = text, time.monotonic()
-            elif time.monotonic() - reported_at > QUIET:
+                last, sent_at = text, time.monotonic()
+            elif time.monotonic() - sent_at > QUIET:
                 yield ": nothing new\n\n"
-                reported_at = time.monotonic()
+                sent_at = time.monotonic()
             await asyncio.sleep(min(LONGEST_REST, max(EVERY, SHARE * took)))
-            await door.admit(page_request.request)  # a token that was revoked sees no more
+            await access.admit(page_request.request)  # a revoked token must see no more
 
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(_until_trouble(parts()), media_type="text/event-stream", headers=headers)
+    return StreamingResponse(_until_error(parts()), media_type="text/event-stream", headers=headers)
 
 
-async def _until_trouble(parts: AsyncIterator[str]) -> AsyncIterator[str]:
-    """A stream that cannot go on just ends: the browser comes back, and is told then."""
+async def _until_error(parts: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The parts until an error. The stream just ends: the browser reconnects, and gets the error then."""
     try:
         async for part in parts:
             yield part

@@ -1,4 +1,4 @@
-"""One look of one person at one page: who it is, what it may do, and where its links lead."""
+"""One request of a page: its caller, what the caller may do, and the addresses of links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leasehold.surfaces.guard.callers import Caller
 
 Role = Literal["viewer", "operator", "admin"]
 LIVE = "live"
-"""The parameter that asks for the stream of a page."""
+"""The query parameter that requests the stream of a page."""
 
 
 @frozen
@@ -24,7 +24,7 @@ class PageRequest:
     caller: Caller
     read_only: bool = False
     signed_in: bool = False
-    """By a token that its browser keeps."""
+    """Whether the token comes from the browser's cookie."""
 
     @property
     def operations(self) -> Operations:
@@ -37,13 +37,13 @@ class PageRequest:
         return "admin" if self.may("admin") else "operator" if self.may("operate") else "viewer"
 
     def may(self, scope: TokenScope) -> bool:
-        """With the read-only switch nobody may do anything but look."""
+        """Whether the caller has this scope. A read-only dashboard allows only `read`."""
         return self.caller.access.may(scope) and (scope == "read" or not self.read_only)
 
-    # -- where links lead --------------------------------------------------------------------------------------------
+    # -- addresses of links ------------------------------------------------------------------------------------------
     @property
     def root(self) -> str:
-        """Where the dashboard is mounted."""
+        """The path at which the dashboard is mounted."""
         return root_of(self.request)
 
     @property
@@ -51,7 +51,7 @@ class PageRequest:
         return base_of(self.root, self.caller.tenant)
 
     def url(self, path: str = "", /, **query: object) -> str:
-        """A page. What is None or empty is left out of the query."""
+        """The address of a page. Parameters that are None or empty are left out."""
         return f"{self.base}/{path}{_query(query.items())}"
 
     def job(self, job_id: str) -> str:
@@ -61,26 +61,26 @@ class PageRequest:
         return f"{self.root}/static/{name}"
 
     def elsewhere(self, tenant: str | None) -> str:
-        """The first page of another tenant."""
+        """The address of the first page of another tenant."""
         return f"{base_of(self.root, tenant)}/"
 
     @property
     def path(self) -> str:
-        """Of this page, below the base."""
+        """The path of this page below the base."""
         parts = str(self.request.scope["path"]).removeprefix(self.root).strip("/").split("/")
         return "/".join(parts[2:] if "tenant" in self.request.path_params else parts)
 
     def here(self, **changes: object) -> str:
-        """This page with another query. A change to None takes a parameter away."""
+        """The address of this page with another query. A change to None removes a parameter."""
         kept = [item for item in self.given() if item[0] not in changes]
         return f"{self.base}/{self.path}{_query([*kept, *changes.items()])}"
 
     def given(self) -> list[tuple[str, str]]:
-        """The query of this page, in its order."""
+        """The query parameters of this page, in their order."""
         return [item for item in self.request.query_params.multi_items() if item[0] != LIVE]
 
     def back(self, requested: str | None) -> str:
-        """Where to go on after a verb: only to pages of ours."""
+        """The page to show after an action: the requested one if it is a page of the dashboard, else the first."""
         return requested if requested and is_inside(self.root, requested) else self.url()
 
 
@@ -89,7 +89,7 @@ def root_of(request: Request) -> str:
 
 
 def is_inside(root: str, address: str) -> bool:
-    """Whether it is one of our pages, and of no other site."""
+    """Whether the address is a page of the dashboard: a redirect must not lead to another site."""
     inside = address.startswith(f"{root}/") and not address.startswith("//") and "\\" not in address
     return inside and address.isprintable()
 

@@ -1,4 +1,4 @@
-"""Our errors → pages. The one table of statuses, and what a person is told."""
+"""Statuses and messages of pages from our errors. The one table of statuses."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _ERRORS: tuple[tuple[type[LeaseholdError], int], ...] = (
     (StoreError, 503),
     (LeaseholdError, 500),
 )
-"""The first that fits."""
+"""The first row that fits an error counts."""
 
 
 def describe(error: Exception) -> tuple[int, str]:
-    """The status, and a sentence. What nobody expected is logged, and told without its details."""
+    """The status and the message. An unexpected error is logged; the page shows no details of it."""
     match error:
         case Denied():
             return STATUSES[error.reason], error.detail
@@ -46,7 +46,7 @@ def describe(error: Exception) -> tuple[int, str]:
             logger.error("%s: %s", type(error).__name__, error)
             return 503, "The database is unreachable or not ready. See the server's log."
         case LeaseholdError():
-            return next(status for task, status in _ERRORS if isinstance(error, task)), str(error)
+            return next(status for class_, status in _ERRORS if isinstance(error, class_)), str(error)
         case _:
-            logger.error("a page went wrong", exc_info=error)
+            logger.error("a page failed", exc_info=error)
             return 500, "Something went wrong. See the server's log."

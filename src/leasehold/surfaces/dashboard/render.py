@@ -1,4 +1,4 @@
-"""Templates, and what they may call. Every value is escaped; none is trusted."""
+"""Templates, their filters and static files. Every value is escaped; none is trusted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATIC = HOME / "static"
 
 
 def _shown(value: Any) -> Any:
-    """Of every expression in a template. What is safe markup already is left as it is."""
+    """The value of an expression in a template, with control characters replaced. Safe markup is left as it is."""
     return formatting.plain(value) if type(value) is str else value
 
 
@@ -55,13 +55,13 @@ def _environment() -> jinja2.Environment:
 
 
 _TOGETHER = {"live.js": ("vendor/htmx-4.0.0.min.js", "vendor/hx-sse-4.0.0.min.js")}
-"""Files that are sent as one. htmx looks at the page a moment after it has come; an extension that comes later than
-that is not heard of, and the page would never be alive."""
+"""Files that are sent as one. htmx scans the page once, soon after it loads: an extension that loads later is ignored,
+and the page would never be updated."""
 _MEDIA = {".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 
 
 def static_file(name: str) -> tuple[bytes, str] | None:
-    """Its content and its type. None: there is none of this name."""
+    """The content and the media type of a static file. None: no file has this name."""
     parts = [_files().get(part) for part in _TOGETHER.get(name, (name,))]
     found = [part for part in parts if part is not None]
     return (b"\n".join(part.read_bytes() for part in found), _MEDIA[found[0].suffix]) if found else None
@@ -69,14 +69,14 @@ def static_file(name: str) -> tuple[bytes, str] | None:
 
 @functools.cache
 def _files() -> dict[str, Path]:
-    """Those that may be sent, by their names: what a stranger asks for is looked up here, and nowhere on the disk."""
+    """The files that may be sent, by their names. A requested name is looked up here, never on the disk."""
     files = (path for path in STATIC.rglob("*") if path.suffix in _MEDIA)
     return {path.relative_to(STATIC).as_posix(): path for path in files}
 
 
 @functools.cache
 def stamp(name: str) -> str:
-    """A file's own mark: with it in the address a browser may keep the file for ever."""
+    """A digest of a file's content. With it in the address, a browser may keep the file for ever."""
     found = static_file(name)
     assert found is not None, name
     return hashlib.sha256(found[0]).hexdigest()[:12]
@@ -87,7 +87,7 @@ def page(template: str, values: Mapping[str, Any]) -> str:
 
 
 def main_part(template: str, values: Mapping[str, Any]) -> str:
-    """What a page's stream sends: the block `main` alone."""
+    """The block `main` alone, for the stream of a page."""
     found = _environment().get_template(template)
     context = found.new_context(dict(values))
     return "".join(found.blocks["main"](context))

@@ -1,8 +1,8 @@
-"""A form made from the JSON schema of a question, and the JSON value made from what was filled in. Pure.
+"""A form from the JSON schema of a question, and the JSON value from the filled form. Pure.
 
-A plain value and each plain property of an object get a field; everything else is a box for JSON. Fields are named by
-their place (`a`, `a.0`), never by what a schema calls them: those names can be anything. A choice travels as its
-number. The engine has the last word on every value; here only what has no value at all is refused.
+A plain value, and each plain property of an object, gets a field; any other value is typed as JSON. Fields are named by
+their place (`a`, `a.0`), not by the schema, whose names can be any text. A choice is sent as its number. The engine
+checks every value against the schema; here only input that gives no value is refused.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from leasehold.domain.frozen import frozen
 ROOT = "a"
 MOST_FIELDS, MOST_CHOICES = 60, 200
 MOST_STEPS = 20
-"""References one behind the other."""
+"""References that are followed in a row."""
 LONG_TEXT = 200
-"""Characters: what may be longer gets more than one line, and so does what is the whole answer."""
+"""Characters. A text that may be longer gets several lines, and so does a text that is the whole answer."""
 
 Kind = Literal["text", "long", "number", "choice", "json", "free", "object"]
-"""`free` is text or JSON, as a checkbox says."""
+"""`free` is text or JSON; a checkbox chooses."""
 ABSENT: Any = object()
 """An optional field that was left empty."""
 
@@ -46,22 +46,22 @@ class Field:
     nullable: bool = False
     secret: bool = False
     type: str = "text"
-    """Of an `<input>`."""
+    """The type of the `<input>`."""
     value: str = ""
-    """Filled in beforehand; of a choice its number."""
+    """The default; for a choice its number."""
     bounds: Mapping[str, str] | None = None
-    """Attributes of its control: min, max, step, maxlength."""
+    """Attributes of the control: min, max, step, maxlength."""
     choices: tuple[tuple[str, Any], ...] = ()
     """The text of each choice and the value that it stands for."""
     wanted: str = ""
-    """The schema that a box for JSON shows."""
+    """The schema that a JSON field shows."""
     fields: Mapping[str, Field] | None = None
-    """Of an object, by property."""
+    """The fields of an object, by property."""
 
 
 # -- the form ----------------------------------------------------------------------------------------------------------
 def form_of(schema: str | None, *, secret: bool = False) -> Field:
-    """The form for a question's schema, as it is stored. A secret one shows neither defaults nor what is typed."""
+    """The form for a question's stored schema. A secret form shows neither defaults nor the typed text."""
     try:
         root = None if schema is None else json.loads(schema)
     except (ValueError, RecursionError):
@@ -86,7 +86,7 @@ def _hidden(field: Field) -> Field:
 
 
 def _worded(key: str) -> str:
-    """`street_name` as people write it; any other key is left as it is."""
+    """The label for a key: `street_name` gives "Street name"; any other key is left as it is."""
     return key.replace("_", " ").strip().capitalize() if key.isidentifier() and key.islower() else key
 
 
@@ -123,7 +123,7 @@ def _field(name: str, label: str, schema: Any, root: Any, *, required: bool = Tr
     titled = found if name == ROOT else schema if isinstance(schema, dict) else {}
     made = _control(Field("json", name, str(titled.get("title") or label)), found)
     if made.kind == "json":
-        # With what it refers to, so that a reader knows what to write.
+        # With the definitions that it refers to, so that the user knows what to write.
         refers = isinstance(schema, dict) and "$defs" in root and "$ref" in json.dumps(schema)
         wanted = {**schema, "$defs": root["$defs"]} if refers else schema
         made = replace(made, hint="As JSON.", value=_written(found.get("default")), wanted=_written(wanted))
@@ -136,10 +136,10 @@ def _written(value: Any) -> str:
 
 
 def _control(field: Field, schema: Mapping[str, Any]) -> Field:
-    """The field as the one control that fits a plain value; as it is, if none does."""
+    """The field with the control that fits a plain value; unchanged if no control does."""
     default, choices = schema.get("default"), _choices(schema)
     if choices:
-        # Compared as text: True is not 1 in JSON, though Python says so.
+        # Compared as text: True equals 1 in Python, but not in JSON.
         texts = [json.dumps(meant) for _, meant in choices]
         value = str(texts.index(json.dumps(default))) if json.dumps(default) in texts else ""
         return replace(
@@ -159,14 +159,14 @@ def _control(field: Field, schema: Mapping[str, Any]) -> Field:
         roomy = longest > LONG_TEXT if isinstance(longest, int) else field.name == ROOT
         if (roomy and "format" not in schema) or "\n" in value:
             return replace(field, kind="long", value=value, bounds=bounds)
-        if control == "datetime-local":  # which knows no zone
+        if control == "datetime-local":  # this control has no time zone
             return replace(field, kind="text", type=control, value=value.removesuffix("Z"), hint="In UTC.")
         return replace(field, kind="text", type=control, value=value, bounds=bounds)
     return field
 
 
 def _choices(schema: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """What there is to choose from: the text and the value of each. Nothing: any value, or too many."""
+    """The text and the value of each choice. Empty: the schema allows any value, or too many."""
     parts = schema.get("oneOf")
     if isinstance(parts, list) and all(isinstance(one, dict) and "const" in one for one in parts):
         found = [(str(one.get("title") or _text_of(one["const"])), one["const"]) for one in parts]
@@ -186,7 +186,7 @@ def _text_of(value: Any) -> str:
 
 # -- the value ---------------------------------------------------------------------------------------------------------
 def value_of(form: Field, given: Mapping[str, str]) -> Any:
-    """The JSON value. Raises InvalidInput that names the field, and quotes nothing of what was typed."""
+    """The JSON value of a filled form. Raises InvalidInput with the field's label, and without the typed text."""
     if form.fields is None:
         return _value(form, given)
     if form.nullable and not any(given.get(one.name, "").strip() for one in form.fields.values()):

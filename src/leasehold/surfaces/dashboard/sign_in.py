@@ -1,4 +1,4 @@
-"""Signing in with a token, and out."""
+"""Sign-in with a token, and sign-out."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from leasehold.surfaces.dashboard.page_request import base_of, is_inside, root_o
 from leasehold.surfaces.guard.denied import Denied
 
 
-async def show(request: Request, door: Access) -> Response:
-    door.check_place(request)
+async def show(request: Request, access: Access) -> Response:
+    access.check_place(request)
     return _form(request, request.query_params.get("next", ""))
 
 
-async def enter(request: Request, door: Access) -> Response:
-    door.check_place(request)
-    door.check_rate(request)
+async def enter(request: Request, access: Access) -> Response:
+    access.check_place(request)
+    access.check_rate(request)
     form = await forms.read(request)
     token, wanted = form.fields.get("token", "").strip(), form.fields.get("next", "")
     try:
-        caller = await run_in_threadpool(door.caller, request, f"Bearer {token}", form.maybe("tenant"))
+        caller = await run_in_threadpool(access.caller, request, f"Bearer {token}", form.maybe("tenant"))
         caller.check_scope("read")
     except Denied as denied:
         if denied.reason not in ("unauthenticated", "scope-missing"):
@@ -38,15 +38,15 @@ async def enter(request: Request, door: Access) -> Response:
     return answer
 
 
-async def leave(request: Request, door: Access) -> Response:
-    door.check_place(request)
+async def leave(request: Request, access: Access) -> Response:
+    access.check_place(request)
     answer = RedirectResponse(f"{root_of(request)}/sign-in", 303)
     forget(answer, request)
     return answer
 
 
 def _inside(request: Request, wanted: str, tenant: str | None) -> str:
-    """Only pages of ours are gone on to; of those, not the one that is for nobody in particular."""
+    """The page after sign-in: the wanted one if it is a page of the dashboard, else the first page of the tenant."""
     root = root_of(request)
     if is_inside(root, wanted) and wanted != f"{root}/":
         return wanted

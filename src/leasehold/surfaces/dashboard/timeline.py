@@ -1,4 +1,4 @@
-"""The timeline of a job: one bar for each holder of its lease, gaps, hand-overs, steps. Pure: places in per cent."""
+"""The timeline of a job: a bar for each holder of its lease, gaps, hand-overs, steps. Places in per cent. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROW, TOP = 34, 22
 MOST_BARS = 40
 MOST_TICKS = 200
 _LONG_WAIT = 3
-"""A job that has waited this many times as long as it ran is shown from a little before its first run."""
+"""If a job waited more than this many times as long as it ran, the timeline begins shortly before its first attempt."""
 
 _LOOKS = {
     "running": "running",
@@ -49,13 +49,13 @@ class Bar:
     label: str
     title: str
     right: bool
-    """Its label ends at its end: it would not fit behind its start."""
+    """Whether the label is aligned with the end of the bar: at its start there is no room."""
     steps: tuple[Tick, ...]
 
 
 @frozen
 class Gap:
-    """Nobody held the lease."""
+    """A time without a holder of the lease."""
 
     y: int
     start: float
@@ -65,7 +65,7 @@ class Gap:
 
 @frozen
 class Handover:
-    """The run went on under another holder."""
+    """The moment when an attempt continued under another holder."""
 
     at: float
     y: int
@@ -79,12 +79,12 @@ class Timeline:
     gaps: tuple[Gap, ...]
     handovers: tuple[Handover, ...]
     marks: tuple[Tick, ...]
-    """What happened besides, on the line below."""
+    """Other events, on the line below the bars."""
     scale: tuple[Tick, ...]
     left_out: int
-    """Older runs that are not drawn."""
+    """The number of older attempts that are not drawn."""
     waited: str
-    """Before its first run, if that is not drawn."""
+    """The time before the first attempt, if it is not drawn."""
 
 
 def timeline(
@@ -95,7 +95,7 @@ def timeline(
     history: Sequence[HistoryEntry] = (),
     events: Sequence[Update] = (),
 ) -> Timeline | None:
-    """None: it has not run yet."""
+    """The timeline of a job. None: the job has no attempt yet."""
     shown = list(attempts)[-MOST_BARS:]
     if not shown:
         return None
@@ -141,7 +141,7 @@ class _Scale:
         return round(min(100.0, max(0.0, (then - self.start).total_seconds() / self._length * 100)), 3)
 
     def ticks(self, zero: datetime) -> tuple[Tick, ...]:
-        """At the quarters, told from when the job came."""
+        """Ticks at the quarters, labelled with the time since the job was enqueued."""
         before = (self.start - zero).total_seconds()
         return tuple(Tick(25.0 * n, span(before + self._length * n / 4)) for n in range(5))
 
@@ -150,7 +150,7 @@ def _bar(scale: _Scale, place: int, one: AttemptRecord, steps: Sequence[StepReco
     end = one.ended_at or until
     start, stop = scale.at(one.started_at), scale.at(end)
     took = span(max((end - one.started_at).total_seconds(), 0.0))
-    label = f"{one.number} · {one.outcome.replace('_', ' ')} · {took} · {one.worker or 'ignore'}"
+    label = f"{one.number} · {one.outcome.replace('_', ' ')} · {took} · {one.worker or 'no worker'}"
     within = [
         Tick(scale.at(step.saved_at), f"step {step.name}")
         for step in steps
@@ -162,7 +162,7 @@ def _bar(scale: _Scale, place: int, one: AttemptRecord, steps: Sequence[StepReco
         width=max(stop - start, 0.25),
         look=_LOOKS.get(one.outcome, "queued"),
         label=label,
-        title=f"Attempt {one.number}, {one.outcome}, {took}, lease held by {one.worker or 'ignore'}",
+        title=f"Attempt {one.number}, {one.outcome}, {took}, lease held by {one.worker or 'no worker'}",
         right=start > 55,
         steps=tuple(within[:MOST_TICKS]),
     )
@@ -191,7 +191,7 @@ def _handovers(scale: _Scale, shown: Sequence[AttemptRecord]) -> list[Handover]:
         Handover(
             scale.at(other.started_at),
             TOP + ROW * place,
-            f"attempt {other.number} continues: {one.worker or 'ignore'} handed over to {other.worker or 'ignore'}",
+            f"attempt {other.number} continues: {one.worker or 'no worker'} → {other.worker or 'no worker'}",
         )
         for place, (one, other) in enumerate(pairwise(shown))
         if one.number == other.number

@@ -1,1 +1,1 @@
-"""Who may ask, from where, and for what: the same for every surface that listens."""
+"""Checks of each request, shared by all surfaces that listen: host, origin, token, scope, rate."""

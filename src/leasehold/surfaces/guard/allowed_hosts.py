@@ -1,7 +1,7 @@
-"""From where: the Host that a request names, and the Origin of the page that sends it.
+"""Check of the headers Host and Origin.
 
-A page in somebody's browser can reach a server on loopback, and by a name of its own that it points there. So a request
-must name a host that we know as ours, and a browser's must come from the same one.
+Any page in a user's browser can send requests to a server on loopback, also under a host name of its own that resolves
+to loopback. So a request must name an allowed host, and a browser's request must come from a page of the same host.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def is_loopback(host: str) -> bool:
 @frozen
 class Places:
     hosts: frozenset[str]
-    """Names by which we are reached, without ports; with `*` any will do, which is for who checks it elsewhere."""
+    """Host names of this server, without ports. `*` allows any, for a server behind another check of the host."""
     origins: frozenset[str]
-    """Of other sites whose pages may ask, such as `https://ops.example.org`."""
+    """Other sites whose pages may send requests, such as `https://ops.example.org`."""
 
     @classmethod
     def of(cls, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Places:
@@ -39,27 +39,27 @@ class Places:
         return cls(frozenset(named), frozenset(origin.lower().rstrip("/") for origin in origins))
 
     def check(self, hosts: Sequence[str], origins: Sequence[str]) -> None:
-        """All Host and Origin headers of a request. Raises Denied."""
+        """Check all Host and Origin headers of a request. Raises Denied."""
         host = hosts[0] if len(hosts) == 1 else ""
         if ANY not in self.hosts and _name(host) not in self.hosts:
             raise Denied("wrong-host", "the Host header is not a name of this server; see --allow-host")
         for origin in origins:
-            if _place(origin) != host.lower() and origin.lower() not in self.origins:
+            if _host_and_port(origin) != host.lower() and origin.lower() not in self.origins:
                 raise Denied(
                     "foreign-origin", "pages of other sites may not call this server; see --allow-origin"
                 )
 
 
 def _name(host: str) -> str:
-    """Without the port. Text that is no host gives a name that nobody has."""
+    """The host without its port. Text that is no host gives "", which is never allowed."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:
         return ""
 
 
-def _place(origin: str) -> str:
-    """Host and port; of `null`, and of what is no origin, nothing."""
+def _host_and_port(origin: str) -> str:
+    """The host and port of an origin; "" for `null` and for text that is no origin."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

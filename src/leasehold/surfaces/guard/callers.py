@@ -1,4 +1,4 @@
-"""Who: the token that a request brings, and what it may do by it."""
+"""The caller of a request, by its token, and what the token allows."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from leasehold.types import Job, Tenant
 
 TENANT_HEADER = "Leasehold-Tenant"
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
-"""Headers of a request that a proxy has passed on."""
+"""Headers by which we recognise a request that a proxy forwarded."""
 LOCAL = Access(name="local", scopes=SCOPES, tenants=("*",))
-"""Whoever is on this machine, where no token is asked for."""
+"""The access of a caller on this machine, if the server requires no token."""
 
 
 class _InQueue(Protocol):
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @frozen
 class Caller:
-    """Who asks, and about whose jobs."""
+    """The caller of a request, and the tenant whose jobs the request is about."""
 
     app: Leasehold
     access: Access
@@ -53,24 +53,25 @@ class Caller:
 
     @property
     def actor(self) -> str:
-        """Who stands in the history."""
+        """The name of the caller in histories and in the audit."""
         return f"{self.surface}:{self.access.name}"[:200]
 
     def job(self, job_id: str) -> Job[object]:
-        """One that the caller may know of. Raises JobNotFound, for others as for those that do not exist."""
+        """The job. Raises JobNotFound if it does not exist, or if it is in a queue that the caller may not see."""
         job = self.view.get(job_id)
         if not self.access.may_use_queue(job.queue):
             raise JobNotFound(job_id)
         return job
 
     def visible_rows(self, rows: Iterable[Row]) -> list[Row]:
-        """Those of the queues that the caller may know of. What is of no queue is of all of them."""
+        """The rows of queues that the caller may see. A row without a queue is about all queues: only callers who
+        may see all queues get it."""
         if not self.access.queues:
             return list(rows)
         return [row for row in rows if row.queue is not None and self.access.may_use_queue(row.queue)]
 
     def visible(self, answer: T) -> T:
-        """An answer, of a list or page without the rows of other queues."""
+        """The answer; a list or page without the rows of queues that the caller may not see."""
         if not self.access.queues:
             return answer
         if isinstance(answer, list):
@@ -83,7 +84,8 @@ class Caller:
         return answer
 
     def check(self, verb: Verb[..., Any], target: str | None) -> None:
-        """What a token for some queues may do with a verb. Raises Denied, and JobNotFound for jobs of other queues."""
+        """Check that the caller's queues allow the verb on this target. Raises Denied, and JobNotFound for jobs of
+        other queues."""
         match verb.guard:
             case "job":
                 self.job(str(target))
@@ -95,17 +97,17 @@ class Caller:
                 pass
 
     def explain(self, job_id: str) -> list[Hold]:
-        """Why it does not run. What stands in its way may be of any queue: who may know of some only is not told which
-        jobs these are, nor what went wrong in them."""
+        """Why the job does not run. Jobs of other queues may block it: a caller who may see only some queues gets
+        neither their ids nor their errors."""
         holds = self.operations.explain(self.job(job_id).id)
         return [_without_others(hold) for hold in holds] if self.access.queues else holds
 
     def workers(self) -> list[WorkerCard]:
-        """Who works for the tenant. Whom else they work for is told as far as the caller may know of it."""
+        """The workers of the tenant; of their other tenants, only those that the caller may see."""
         cards = self.operations.list_workers()
-        return [replace(card, tenants=tuple(filter(self._may_know, card.tenants))) for card in cards]
+        return [replace(card, tenants=tuple(filter(self._may_see_tenant, card.tenants))) for card in cards]
 
-    def _may_know(self, tenant: str) -> bool:
+    def _may_see_tenant(self, tenant: str) -> bool:
         return tenant == EVERY_TENANT or self.access.may_use_tenant(tenant)
 
     def check_scope(self, scope: TokenScope) -> None:
@@ -117,7 +119,7 @@ class Caller:
             raise Denied("queue-limited", f"the token is not for the queue {name!r}")
 
     def check_all_queues(self) -> None:
-        """For what is about jobs of any queue."""
+        """Check that the caller may see all queues. Raises Denied."""
         if self.access.queues:
             raise Denied("queue-limited", "the token is only for some queues, and this is about all of them")
 
@@ -132,11 +134,12 @@ _OF_OTHERS: dict[Cause, str] = {
 
 def _without_others(hold: Hold) -> Hold:
     detail = _OF_OTHERS.get(hold.cause)
-    return hold if detail is None else Hold(hold.cause, detail, "ask somebody whose token is for all queues")
+    return hold if detail is None else Hold(hold.cause, detail, "use a token that is for all queues")
 
 
 class Callers:
-    """`tokens` of False: who brings none may do everything, for it is on this machine."""
+    """Finds the caller of each request. With `tokens=False`, a request without a token may do everything, because it
+    comes from this machine."""
 
     def __init__(self, app: Leasehold, *, tokens: bool, surface: str = "http") -> None:
         self._app = app
@@ -146,9 +149,9 @@ class Callers:
     def admit(
         self, authorization: str | None, tenant: str | None, *, forwarded: bool, scope: TokenScope | None
     ) -> Caller:
-        """`forwarded`: a proxy has passed the request on, so it may come from anywhere. `scope` of None: what is asked
-        for is not known yet, and must be checked with `check_scope`. Raises Denied, and TenantNotFound for tenants that
-        the caller may not know of, as for those that do not exist."""
+        """The caller of a request. `forwarded`: a proxy forwarded the request, so it may come from anywhere. `scope` of
+        None: the caller of this method must use `check_scope` later. Raises Denied, and TenantNotFound for a tenant
+        that does not exist or that the caller may not see."""
         access = self._access(authorization, forwarded)
         if scope is not None:
             Caller(self._app, access, None).check_scope(scope)
@@ -167,7 +170,7 @@ class Callers:
         scheme, _, text = authorization.partition(" ")
         found = None
         if scheme.lower() == "bearer":
-            # The app's own store knows the tokens of all tenants.
+            # The app's own store holds the tokens of all tenants.
             found = self._app.__internals__.operations.find_token(text.strip())
         if found is None:
             raise Denied("unauthenticated", "the token is unknown, revoked or expired")

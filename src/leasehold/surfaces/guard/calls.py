@@ -1,4 +1,4 @@
-"""Calls of tasks by callers from outside: what they may say, and which tasks there are for them."""
+"""Calls of tasks over HTTP and MCP: the options that a caller may give, and the tasks that a caller may call."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from leasehold.types import CallOptions, Job
 
 @frozen(kw_only=True)
 class CallRequest:
-    """What is None is as the task says. Nothing here lifts a limit."""
+    """A call of a task by a caller. None means the task's own setting. No field lifts a limit."""
 
     task: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -30,7 +30,7 @@ class CallRequest:
     unique: str | None = None
 
     def options(self) -> CallOptions:
-        """Only what was given."""
+        """The options that the caller gave."""
         options: CallOptions = {}
         if self.delay is not None:
             options["delay"] = self.delay
@@ -55,7 +55,8 @@ def tasks_for(caller: Caller) -> list[TaskCard]:
 
 
 def enqueue_for(caller: Caller, calls: Sequence[CallRequest]) -> Sequence[Job[Any]]:
-    """All or none, in the order given. Raises UnknownTask, for tasks of other queues too."""
+    """Enqueue all calls or none, in their order. Raises UnknownTask, also for tasks of queues that the caller may not
+    see."""
     _check_tasks(caller, calls)
     return caller.view.__internals__.enqueue_calls([(call.task, call.args, call.options()) for call in calls])
 
@@ -63,8 +64,8 @@ def enqueue_for(caller: Caller, calls: Sequence[CallRequest]) -> Sequence[Job[An
 def enqueue_once_for(
     caller: Caller, calls: Sequence[CallRequest], key: str, body: object
 ) -> tuple[Sequence[Job[Any]], bool]:
-    """The same once for a key of the caller's; and whether it was a repeat. `body` is what was asked for, as JSON.
-    Raises IdempotencyKeyReused."""
+    """Enqueue the calls once for an idempotency key of the caller; the bool says whether this is a repeat. `body` is
+    the request as JSON. Raises UnknownTask, and IdempotencyKeyReused for another body with the same key."""
     _check_tasks(caller, calls)
     fingerprint = _digest(json.dumps(body, sort_keys=True))
     named = [(call.task, call.args, call.options()) for call in calls]
@@ -79,5 +80,5 @@ def _check_tasks(caller: Caller, calls: Sequence[CallRequest]) -> None:
 
 
 def _digest(*texts: str) -> str:
-    """Of a fixed length, and nothing of a body is kept in the clear. Each caller has keys of its own."""
+    """A digest of fixed length, so that no key and no body is stored as it was sent."""
     return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""A request that goes no further."""
+"""The refusal of a request by the guard, and its HTTP status."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STATUSES: dict[Reason, int] = {
     "too-deep": 422,
     "too-many-requests": 429,
 }
-"""In HTTP."""
+"""The HTTP status of each reason."""
 
 
 class Denied(Exception):
@@ -34,15 +34,15 @@ class Denied(Exception):
         self.reason = reason
         self.detail = detail
         self.retry_after = retry_after
-        """Seconds, where it may do to come back."""
+        """Seconds after which the caller may try again. None: a later try would fail as well."""
         super().__init__(detail)
 
     @property
     def headers(self) -> dict[str, str]:
-        """That go with the refusal."""
-        sent = {}
+        """The headers of the refusal."""
+        found = {}
         if self.reason == "unauthenticated":
-            sent["WWW-Authenticate"] = 'Bearer realm="leasehold"'
+            found["WWW-Authenticate"] = 'Bearer realm="leasehold"'
         if self.retry_after is not None:
-            sent["Retry-After"] = str(self.retry_after)
-        return sent
+            found["Retry-After"] = str(self.retry_after)
+        return found

@@ -1,5 +1,5 @@
-"""How often: so many requests a second for each token, and for each address that brings none that counts. In memory,
-of this process alone; who is over it is told when to come back."""
+"""Request rates: limits the requests per second of each valid token, and of each address without one. Counted in the
+memory of this process alone."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from leasehold.surfaces.guard.denied import Denied
 USUAL_RATE = 100.0
 """Requests a second."""
 BURST_SECONDS = 2.0
-"""After a silence, as many at once as this time gives."""
+"""Seconds whose requests an idle caller may send at once."""
 MOST = 10_000
-"""Callers that are remembered; those who have been silent are forgotten first."""
+"""Callers kept in memory; the idle ones are dropped first."""
 
 
 class RequestRates:
-    """A rate of 0 lets everybody ask as often as they like."""
+    """Limits how often callers send requests. A rate of 0 is no limit."""
 
     def __init__(self, rate: float = USUAL_RATE, now: Callable[[], float] = time.monotonic) -> None:
         if not 0 <= rate < math.inf:
@@ -34,13 +34,13 @@ class RequestRates:
         self._now = now
         self._lock = threading.Lock()
         self._busy_until: dict[str, float] = {}
-        """When each caller would have used up what it has asked for, at the rate that it may ask."""
+        """For each caller, the time until which its past requests use up its rate."""
         self._names: dict[str, str] = {}
-        """Tokens that have counted, by their digests. What only claims to be one is counted by its address: else each
-        invented one would begin anew."""
+        """Names of valid tokens, by the digests of their Authorization headers. Invalid tokens count for their address:
+        else each invented token would get a rate of its own."""
 
     def check(self, authorization: str | None, address: str | None, *, probe: bool = False) -> None:
-        """Raises Denied."""
+        """Count a request. Raises Denied if its caller has sent too many."""
         if not self._rate:
             return
         with self._lock:
@@ -53,7 +53,7 @@ class RequestRates:
             )
 
     def know(self, authorization: str | None, name: str) -> None:
-        """This token counts: from now on it has a rate of its own, wherever it is sent from."""
+        """Give a valid token a rate of its own, whichever addresses it comes from."""
         if self._rate and authorization is not None:
             with self._lock:
                 if len(self._names) >= MOST:
@@ -67,7 +67,7 @@ class RequestRates:
         return f"{'probe' if probe else 'address'} {address_class(address)}"
 
     def _take(self, caller: str) -> float:
-        """Seconds to come back after; 0: it may go on."""
+        """Seconds that the caller must wait; 0: the request is allowed, and counted."""
         now = self._now()
         busy = max(self._busy_until.get(caller, now), now) + self._spacing
         wait = busy - now - max(BURST_SECONDS, self._spacing)
@@ -86,7 +86,8 @@ class RequestRates:
 
 
 def address_class(address: str | None) -> str:
-    """Addresses that one caller can have many of are one: a machine has all of an IPv6 network of 64 bits."""
+    """The address to count for. All addresses of a /64 IPv6 network count as one, because one machine can have them
+    all."""
     try:
         found = ipaddress.ip_address(address or "")
     except ValueError:

@@ -1,1 +1,1 @@
-"""The HTTP API: routes from the table of verbs, others by hand. No SQL, no policy; one table of problems."""
+"""The HTTP API: most routes come from the table of verbs, the others are written by hand. No SQL, no policy."""

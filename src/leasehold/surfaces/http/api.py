@@ -1,4 +1,4 @@
-"""The whole API: a router to be mounted, and an app of its own."""
+"""The whole API, as a router for another app and as an app of its own."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from leasehold.surfaces.http.problems import PROBLEMS, Problem, answer_to
 from leasehold.surfaces.http.route import LONGEST_READ, Guard, guarded_by, needs
 from leasehold.surfaces.http.routes import add_routes
 
-_ABOUT = """Durable background jobs: make them, follow them, steer them.
+_ABOUT = """Durable background jobs: enqueue, follow and control them.
 
-Every route but the probes needs a token (`leasehold tokens create NAME --scope read`), unless the server asks for none.
+Every route but the probes needs a token (`leasehold tokens create NAME --scope read`), unless the server requires none.
 `Leasehold-Tenant` names the tenant that a request is about. Errors are problems (RFC 9457).
 """
 
@@ -42,13 +42,13 @@ def router(
 ) -> APIRouter:
     """The API as a router for your own FastAPI app: `api.include_router(router(app, hosts=["api.example.org"]))`.
 
-    Callers need tokens (`leasehold tokens create`); with `tokens=False` anyone who reaches it may do everything, so
-    put your own guard before it. `hosts` are the names by which the server is reached, besides those of this machine; a
-    request that names another one is refused, as is one that a page of another site sends, unless it is in `origins`.
+    Callers need tokens (`leasehold tokens create`); with `tokens=False` anyone who reaches it may do everything, so put
+    your own guard before it. `hosts` are the host names of the server, besides those of this machine. The server
+    refuses a request to any other host, and a request from a page of another site unless that site is in `origins`.
 
-    `rate_limit` is how many requests a second each token may send to this process, and each address without one; twice
-    as many at once after a silence, and 0 is no limit. A read of the database that takes longer than `read_timeout`
-    seconds is given up (None: when the database does).
+    `rate_limit` is the number of requests per second that each token, and each address without a token, may send to
+    this process; an idle caller may send twice as many at once; 0 is no limit. A read of the database that takes longer
+    than `read_timeout` seconds fails (None: the database's own timeout applies).
     """
     guard = Guard(
         Places.of(hosts, origins), Callers(app, tokens=tokens), RequestRates(rate_limit), read_timeout
@@ -69,17 +69,15 @@ def create_app(
     needs_worker: bool = False,
 ) -> FastAPI:
     """The API as an app of its own, for any ASGI server, with `/livez`, `/readyz`, `/metrics` and `/openapi.json`. The
-    arguments are those of `router`; with `needs_worker` it is ready only while a worker lives."""
+    arguments are those of `router`; with `needs_worker` the server is ready only while a worker is live."""
     guard = Guard(
         Places.of(hosts, origins), Callers(app, tokens=tokens), RequestRates(rate_limit), read_timeout
     )
-    # No pages of documentation: they would load code from other sites.
+    # No documentation pages: they would load code from other sites.
     api = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, responses=PROBLEMS)
     api.router.route_class = guarded_by(guard)
     fleet.add_probes(api.router, app, needs_worker=needs_worker)
-    metrics.add_to(
-        api.router
-    )  # not with `router`: an app that it is mounted in may have its own at this path
+    metrics.add_to(api.router)  # not in `router`: the app around it may have its own /metrics
     _add_routes(api.router)
 
     @api.router.get("/openapi.json", dependencies=needs("read"), include_in_schema=False)
@@ -88,14 +86,14 @@ def create_app(
         return _described(api.router)
 
     async def refuse(request: Request, error: Exception) -> Response:
-        """What no route answers: an unknown path, or a method that it has not."""
+        """The response to an unknown path, or to a method that the path does not have."""
         try:
             guard.places.check(request.headers.getlist("host"), request.headers.getlist("origin"))
         except Denied as denied:
             return answer_to(denied)
         answer = answer_to(error)
         if answer.status_code == 405:
-            # Starlette knows those of the first route with this path alone.
+            # Starlette lists only the methods of the first route with this path.
             answer.headers["Allow"] = ", ".join(sorted(_methods(api.router, request)))
         return answer
 

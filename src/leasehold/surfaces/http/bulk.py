@@ -1,4 +1,4 @@
-"""/v1/jobs/bulk: a verb on every job that matches."""
+"""/v1/jobs/bulk: applies a verb to every matching job."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from leasehold.surfaces.http.route import RequestCaller, needs
 
 def add_to(router: APIRouter) -> None:
     def bulk(body: Any, caller: RequestCaller) -> Any:
-        """Steer every job that matches all filters, newest first, one by one; a dry run unless `dry_run` is
-        false. Jobs that refuse are reported, and hold up none of the others."""
+        """Apply a verb to every job that matches all filters, newest first, one by one; a dry run unless `dry_run` is
+        false. Jobs that refuse are reported, and do not stop the others."""
         if body.queue is None:
             caller.check_all_queues()
         else:
@@ -45,7 +45,7 @@ def add_to(router: APIRouter) -> None:
 
 
 def _body() -> type[BaseModel]:
-    """With the arguments of each verb that many jobs take."""
+    """The model of the body: the filters, and the arguments of every bulk verb."""
     own: dict[str, Any] = {
         one.name: (one.annotation | None, None) for verb in VERBS if verb.bulk for one in verb.body
     }

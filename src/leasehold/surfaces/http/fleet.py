@@ -1,4 +1,4 @@
-"""/v1/workers, /v1/pauses and /v1/tasks, each with a filter of its own, and the probes."""
+"""/v1/workers, /v1/pauses, /v1/tasks and the probes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def add_to(router: APIRouter) -> None:
         response_model=json_type(list[WorkerCard]),
     )
     def list_workers(caller: RequestCaller) -> Any:
-        """Who works here, as each worker last said of itself."""
+        """The live workers, each as it last reported."""
         caller.check_all_queues()
         return as_models(list[WorkerCard], caller.workers())
 
@@ -34,7 +34,7 @@ def add_to(router: APIRouter) -> None:
         response_model=json_type(list[PauseRecord]),
     )
     def list_pauses(caller: RequestCaller) -> Any:
-        """The queues and tasks that are paused now, including those without jobs."""
+        """The queues and tasks that are paused, including those without jobs."""
         visible = [
             row
             for row in caller.operations.list_pauses()
@@ -53,7 +53,7 @@ def add_to(router: APIRouter) -> None:
 def add_probes(router: APIRouter, app: Leasehold, *, needs_worker: bool) -> None:
     @router.get("/livez", dependencies=OPEN, tags=["probes"])
     def livez() -> responses.Live:
-        """This process answers. Asks the database nothing: a restart would not bring that back."""
+        """This process answers. It does not check the database: a restart of the process would not repair that."""
         return responses.Live()
 
     @router.get(
@@ -63,7 +63,7 @@ def add_probes(router: APIRouter, app: Leasehold, *, needs_worker: bool) -> None
         responses={503: {"model": responses.Ready, "description": "It is not ready"}},
     )
     def readyz(response: Response) -> responses.Ready:
-        """The database answers and its schema fits; where a worker runs in this process, somebody works too."""
+        """The database answers and its schema fits; if this process runs a worker, a worker is live too."""
         findings = app.__internals__.operations.check_health()
         wanted = [one for one in findings if needs_worker or one.check != "workers"]
         ready = all(one.verdict == "ok" for one in wanted)

@@ -1,4 +1,4 @@
-"""/v1/groups and /v1/stop: many jobs at once."""
+"""/v1/groups and /v1/stop: the status of a group, and the stop of many jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leasehold.surfaces.http.names import NAME
 from leasehold.surfaces.http.route import RequestCaller, needs
 
 WHOLE_GROUP = requests.StopGroup()
-"""The body of a request without one. It is never changed."""
+"""The default body of a stop. Nothing changes it."""
 
 
 def add_to(router: APIRouter) -> None:
@@ -30,16 +30,18 @@ def add_to(router: APIRouter) -> None:
         caller: RequestCaller,
         wait: requests.Wait = 0,
         since: Annotated[
-            int, Query(ge=-1, le=2**53, description="`version` of an earlier answer; -1: none.")
+            int, Query(ge=-1, le=2**53, description="`version` of an earlier response; -1: none.")
         ] = -1,
-        tasks: Annotated[list[str], Query(max_length=100, description="Only of these tasks.")] = [],  # noqa: B006 - FastAPI copies it
-        partial: Annotated[bool, Query(description="Also what its runs have told.")] = False,
+        tasks: Annotated[list[str], Query(max_length=100, description="Only jobs of these tasks.")] = [],  # noqa: B006 - FastAPI copies it
+        partial: Annotated[
+            bool, Query(description="With the progress and partial results of running jobs.")
+        ] = False,
         noted: Annotated[
-            int, Query(ge=-1, le=2**53, description="`noted` of an earlier answer; -1: none.")
+            int, Query(ge=-1, le=2**53, description="`noted` of an earlier response; -1: none.")
         ] = -1,
     ) -> Any:
-        """How far it is, what came out, what went wrong. With `wait` and `since`: as soon as it changes, or nothing of
-        it is live. A group that nobody has used has version 0."""
+        """The progress, results and errors of a group. With `wait` and `since`: as soon as it changes, or no job of it
+        is live. A group without jobs so far has version 0."""
         caller.check_all_queues()
         status = await caller.operations.agroup_status(
             name,
@@ -49,7 +51,7 @@ def add_to(router: APIRouter) -> None:
             partial=partial,
             noted=None if noted < 0 else noted,
         )
-        # Without reading files: a group may have many results, and a caller who follows it reads few of them.
+        # Results in files are not read: a group may have many, and a caller who follows it needs few of them.
         results = tuple(
             one if one.result_ref is None else GroupResult(one.id, one.task, None, one.result_ref)
             for one in status.results
@@ -63,14 +65,14 @@ def add_to(router: APIRouter) -> None:
         response_model=model(StopReport),
     )
     async def stop_group(name: str, caller: RequestCaller, body: requests.StopGroup = WHOLE_GROUP) -> Any:
-        """Stop all of its jobs, or those of some tasks."""
+        """Stop all jobs of a group, or those of some tasks."""
         caller.check_all_queues()
         request = StopRequest(group=name, actor=caller.actor, **dict(body))
         return as_models(StopReport, await caller.operations.astop(request))
 
     @router.post("/v1/stop", dependencies=needs("operate"), tags=["groups"], response_model=model(StopReport))
     async def stop_jobs(body: requests.StopJobs, caller: RequestCaller) -> Any:
-        """Stop every job that matches all that is given."""
+        """Stop every job that matches all given criteria."""
         if body.queue is None or body.group is not None:
             caller.check_all_queues()
         else:

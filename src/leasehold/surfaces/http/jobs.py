@@ -1,4 +1,4 @@
-"""What makes a job, and what a mould does not fit: two names in a path, a filter of its own."""
+"""Routes of jobs that are written by hand: those that create jobs, and those that the table of verbs cannot express."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IdempotencyKey = Annotated[
     str,
     Header(
         max_length=200,
-        description="The same key with the same body within a day makes no second job, and gives the first answer.",
+        description="The same key with the same body within a day makes no second job, and gets the first response.",
     ),
 ]
 
@@ -32,7 +32,7 @@ def add_to(router: APIRouter) -> None:
         dependencies=needs("enqueue"),
         tags=["jobs"],
         response_model=responses.Created,
-        responses={200: {"model": responses.Created, "description": "It was there already"}},
+        responses={200: {"model": responses.Created, "description": "The job existed already"}},
     )
     def create_job(
         body: requests.NewJob,
@@ -41,7 +41,7 @@ def add_to(router: APIRouter) -> None:
         response: Response,
         idempotency_key: IdempotencyKey = "",
     ) -> Any:
-        """Store a job; it is durable when this answers."""
+        """Store a job. It is durable when the response arrives."""
         ((made,), repeated) = _store(caller, [body], idempotency_key)
         add_location(request, response, "/v1/jobs", made.id)
         return _created(response, made, repeated)
@@ -52,7 +52,9 @@ def add_to(router: APIRouter) -> None:
         dependencies=needs("enqueue"),
         tags=["jobs"],
         response_model=responses.CreatedBatch,
-        responses={200: {"model": responses.CreatedBatch, "description": "A repeat: all were there already"}},
+        responses={
+            200: {"model": responses.CreatedBatch, "description": "A repeat: all jobs existed already"}
+        },
     )
     def create_jobs(
         body: requests.Batch, caller: RequestCaller, response: Response, idempotency_key: IdempotencyKey = ""
@@ -71,7 +73,7 @@ def add_to(router: APIRouter) -> None:
         response_model=json_type(list[Hold]),
     )
     def explain_job(id: str, caller: RequestCaller) -> Any:
-        """Why it is not running: every cause in order, with what would change it."""
+        """Why a job is not running: every cause in order, with what would change it."""
         return as_models(list[Hold], caller.explain(id))
 
     @router.post(
@@ -81,7 +83,7 @@ def add_to(router: APIRouter) -> None:
         response_model=responses.Job,
     )
     def answer_question(id: str, key: str, body: requests.Answer, caller: RequestCaller) -> Any:
-        """Answer a question. A waiting job goes on; a paused one keeps the answer for its resume."""
+        """Answer a question. A waiting job continues; a paused job gets the answer when it is resumed."""
         return job_of(caller.job(id).answer(key, body.value, actor=caller.actor))
 
     @router.post(
@@ -90,7 +92,7 @@ def add_to(router: APIRouter) -> None:
     def run_schedule(
         name: str, caller: RequestCaller, request: Request, response: Response
     ) -> responses.Created:
-        """Make a job of it now, besides its ticks."""
+        """Enqueue a job of a schedule now, besides its ticks."""
         caller.check_all_queues()
         made = caller.view.schedules.run(name, actor=caller.actor)
         add_location(request, response, "/v1/schedules/", made.id)
@@ -111,7 +113,7 @@ def add_to(router: APIRouter) -> None:
 
 
 def job_of(job: Handle[object]) -> Any:
-    """As it was last read, and how far it is."""
+    """The response for a job: its row as last read, and its progress."""
     found, progress = responses.Job.model_validate(job.__row__), job.progress()
     if progress is not None:
         found.progress = responses.Progress.model_validate(progress)

@@ -16,6 +16,6 @@ class _Text(PlainTextResponse):
 def add_to(router: APIRouter) -> None:
     @router.get("/metrics", dependencies=needs("read"), tags=["metrics"], response_class=_Text)
     def metrics(caller: RequestCaller) -> _Text:
-        """Runs by outcome, waiting and running times, depths and ages, in Prometheus' text format 0.0.4."""
+        """Attempts by outcome, waiting and running times, depths and ages, in Prometheus' text format 0.0.4."""
         caller.check_all_queues()
         return _Text(text_of(caller.view.metrics()))

@@ -1,4 +1,4 @@
-"""Our errors → problems (RFC 9457). The one table of statuses and types."""
+"""Problems (RFC 9457) from our errors: the one table of statuses and codes."""
 
 from __future__ import annotations
 
@@ -64,18 +64,18 @@ _ERRORS: tuple[tuple[type[LeaseholdError], int, str], ...] = (
     (StoreError, 503, "database-unavailable"),
     (LeaseholdError, 500, "internal"),
 )
-"""The first that fits."""
+"""The first row that fits an error counts."""
 
 
 class Fault(BaseModel):
-    """One thing that is wrong with a request, and where."""
+    """One error in a request, and its place."""
 
     pointer: str = Field(examples=["/body/args/a"])
     detail: str
 
 
 class Problem(BaseModel):
-    """What went wrong (RFC 9457). `code` is for programs and stays; `detail` is for people."""
+    """An error (RFC 9457). `code` is for programs and does not change; `detail` is for people."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -97,7 +97,8 @@ class Problem(BaseModel):
     detail: str
     errors: list[Fault] | None = None
     facts: dict[str, Any] | None = Field(
-        default=None, description="What `detail` says, for programs: the job's state, who holds a key …"
+        default=None,
+        description="The facts in `detail`, for programs: the job's state, the holder of a key …",
     )
 
 
@@ -120,11 +121,11 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     }
     for status, text in _DESCRIPTIONS.items()
 }
-"""What any route may answer, for OpenAPI."""
+"""The error responses of every route, for OpenAPI."""
 
 
 def answer_to(error: Exception) -> JSONResponse:
-    """The problem that an error is. What nobody expected is logged, and told without its details."""
+    """The response for an error. An unexpected error is logged; the caller gets no details of it."""
     match error:
         case Denied():
             return problem(STATUSES[error.reason], error.reason, error.detail, headers=error.headers)
@@ -158,7 +159,7 @@ def answer_to(error: Exception) -> JSONResponse:
 
 
 def _answer_to_ours(error: LeaseholdError) -> JSONResponse:
-    status, code = next((status, code) for kind, status, code in _ERRORS if isinstance(error, kind))
+    status, code = next((status, code) for class_, status, code in _ERRORS if isinstance(error, class_))
     faults = None
     if isinstance(error, InvalidArguments):
         faults = [Fault(pointer=f"/body/args/{name}", detail=text) for name, text in error.problems.items()]
@@ -169,7 +170,7 @@ def _answer_to_ours(error: LeaseholdError) -> JSONResponse:
 
 
 def _facts(error: LeaseholdError) -> dict[str, Any]:
-    """The error's own attributes: with them, and the code, a client raises it as it was."""
+    """The error's own attributes: from them and the code, a client rebuilds the error."""
     known = {name: value for name, value in vars(error).items() if not name.startswith("_")}
     text = json.dumps(to_jsonable_python(known, fallback=str), ensure_ascii=False)
     facts: dict[str, Any] = json.loads(_sendable(text))
@@ -207,5 +208,5 @@ def _listed(faults: Sequence[Fault]) -> str:
 
 
 def _sendable(text: str) -> str:
-    """A lone surrogate, which we may just have refused, cannot be sent either."""
+    """The text without lone surrogates: UTF-8 cannot encode them, and a caller may have sent one."""
     return text.encode("utf-8", "replace").decode()

@@ -1,4 +1,4 @@
-"""What a caller sends: bodies and parameters. What is not listed here cannot be asked for over HTTP."""
+"""Request models: the bodies and parameters of routes that are written by hand."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from leasehold.operations.arguments import ID, BulkWord, Duration, Instant, Numb
 MOST_AT_ONCE = 1000
 """Jobs of a batch."""
 MOST_IN_BULK = 10_000
-"""Jobs that one request steers, one by one."""
+"""Jobs that one bulk request may change."""
 LONGEST_WAIT = 60.0
-"""Seconds. Proxies lose their patience soon after."""
+"""Seconds. Many proxies give up on a request soon after."""
 
 Wait = Annotated[float, Query(ge=0, le=LONGEST_WAIT, description="Seconds to wait for a change.")]
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
@@ -29,7 +29,7 @@ class Body(BaseModel):
 
 
 class NewJob(Body):
-    """A call of a registered task. What is left out is as the task says."""
+    """A call of a registered task. Options that are left out come from the task's settings."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -40,7 +40,7 @@ class NewJob(Body):
     task: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, description="The name of the task.")]
     args: dict[str, Any] = Field(default_factory=dict, description="Its arguments, by name.")
     delay: Duration | None = None
-    at: Instant | None = Field(default=None, description="When it may run; instead of a delay.")
+    at: Instant | None = Field(default=None, description="When the job is due; instead of a delay.")
     priority: Annotated[int, Field(strict=True, ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)] | None = None
     group: Name | None = None
     tags: Annotated[list[Name], Field(max_length=50)] | None = None
@@ -50,7 +50,7 @@ class NewJob(Body):
 
 
 class Batch(Body):
-    """Stored all or none, in the order given."""
+    """Jobs that are stored all or none, in their order."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -69,13 +69,13 @@ class StopGroup(Body):
         extra="forbid", json_schema_extra={"examples": [{"mode": "graceful", "reason": "session completed"}]}
     )
     tasks: Annotated[list[Name], Field(min_length=1, max_length=100)] | None = Field(
-        default=None, description="Only of these tasks."
+        default=None, description="Only jobs of these tasks."
     )
     mode: StopMode = "graceful"
     reason: Reason = None
     wait: Annotated[Number, Field(ge=0, le=LONGEST_WAIT)] = 30.0
     dry_run: StrictBool = False
-    hold: StrictBool = Field(default=False, description="Refuse new jobs until it is released.")
+    hold: StrictBool = Field(default=False, description="Refuse new jobs until the group is released.")
 
 
 class StopJobs(Body):
@@ -94,7 +94,7 @@ class StopJobs(Body):
     wait: Annotated[Number, Field(ge=0, le=LONGEST_WAIT)] = 30.0
     dry_run: StrictBool = False
     hold: StrictBool = Field(
-        default=False, description="Of a whole group: refuse new jobs until it is released."
+        default=False, description="For a whole group: refuse new jobs until the group is released."
     )
 
 
@@ -107,16 +107,16 @@ class Bulk(Body):
     )
     verb: BulkWord
     states: Annotated[list[State], Field(max_length=20)] = Field(
-        default_factory=list, description="Left out: those that the verb is meant for."
+        default_factory=list, description="Left out: the states that the verb is meant for."
     )
     queue: Name | None = None
     task: Name | None = None
     lane: Annotated[str, Field(min_length=1, max_length=16_384)] | None = None
     group: Name | None = None
     tag: Name | None = None
-    everything: StrictBool = Field(default=False, description="Needed where nothing else is given.")
-    dry_run: StrictBool = Field(default=True, description="Only count; false: do it.")
+    everything: StrictBool = Field(default=False, description="Required if no other filter is given.")
+    dry_run: StrictBool = Field(default=True, description="Only count the jobs; false: change them.")
     limit: Annotated[int, Field(strict=True, ge=1, le=MOST_IN_BULK)] = 1000
     cursor: Annotated[str, Field(pattern=ID)] | None = Field(
-        default=None, description="`next` of the report before."
+        default=None, description="`next` of the previous report."
     )

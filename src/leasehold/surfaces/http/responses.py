@@ -1,4 +1,4 @@
-"""Responses that are no records: what an enqueue made, a result, a probe. Records are shown as they are."""
+"""Response models that are not records of the domain: a created job, a result, a probe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from leasehold.operations.json_records import EXAMPLE_ID, Record, model
 
 
 class Created(Record):
-    """The new job, or the one that was there already."""
+    """The new job, or the existing job with the same key (`created` is false)."""
 
     id: str = Field(examples=[EXAMPLE_ID])
     created: bool
@@ -31,7 +31,7 @@ Job: Any = create_model(
     __doc__="Everything about a job but its result. Sensitive arguments are hidden.",
     progress=_PROGRESS,
 )
-"""A job comes with how far it is."""
+"""A job with its progress."""
 
 
 class Result(Record):
@@ -41,14 +41,14 @@ class Result(Record):
 
 
 class NotYet(Record):
-    """It has not ended; ask again."""
+    """The job has not ended; request the result again."""
 
     id: str = Field(examples=[EXAMPLE_ID])
     state: State
 
 
 class Changed(Record):
-    """False: it was so before."""
+    """Whether the request changed anything."""
 
     changed: bool
 
@@ -58,7 +58,7 @@ class Live(Record):
 
 
 class Ready(Record):
-    """What was looked at, and how it stands. Details are in the server's log."""
+    """The checks and their verdicts. Details are in the server's log."""
 
     status: Literal["ok", "bad"]
     checks: dict[str, Verdict]

@@ -1,4 +1,4 @@
-"""Every route of ours is guarded, wherever it is mounted: it says who may call it, or it cannot be made."""
+"""Guarded routes: each route checks host, origin, token, rate and body. A route without a scope cannot be made."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from leasehold.surfaces.guard.request_rates import RequestRates
 from leasehold.surfaces.http.problems import answer_to
 
 LARGEST_BODY = 8 * 1024 * 1024
-"""Bytes. A job's arguments are at most one MiB; this is for batches."""
+"""Bytes. Arguments of one job have at most one MiB; a batch needs more."""
 DEEPEST_BODY = 64
-"""Arrays and objects in each other. Deeper ones overflow the stacks of those who read them."""
+"""Levels of nested arrays and objects. Deeper ones can overflow the stack of a reader."""
 LONGEST_READ = 10.0
 
 _bearer = HTTPBearer(
@@ -41,16 +41,16 @@ _bearer = HTTPBearer(
 
 
 def needs(scope: TokenScope) -> list[DependsParameter]:
-    """`dependencies=` of a route: who has this scope may call it."""
+    """`dependencies=` of a route that requires this scope."""
     return [cast(DependsParameter, Security(_bearer, scopes=[scope]))]
 
 
-def _to_anybody() -> None:
-    """Marks a route."""
+def _open_to_all() -> None:
+    """Marks a route that requires no token."""
 
 
-OPEN: list[DependsParameter] = [cast(DependsParameter, Depends(_to_anybody))]
-"""`dependencies=` of a route that tells nothing about jobs: whoever names the right host may call it."""
+OPEN: list[DependsParameter] = [cast(DependsParameter, Depends(_open_to_all))]
+"""`dependencies=` of a route that reveals nothing about jobs and requires no token."""
 
 
 @frozen
@@ -68,7 +68,7 @@ def caller_of(request: Request) -> Caller:
 
 
 RequestCaller = Annotated[Caller, Depends(caller_of)]
-"""A parameter of every endpoint that is about jobs."""
+"""The parameter of an endpoint that gets the caller."""
 
 Admit = Callable[[], Caller]
 
@@ -79,7 +79,7 @@ def _admit_of(request: Request) -> Admit:
 
 
 AskAgain = Annotated[Admit, Depends(_admit_of)]
-"""For answers that take long: whether the caller may still ask. Raises as at the door."""
+"""The parameter of an endpoint with a long response: it checks the caller again. Raises like the first check."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -105,7 +105,7 @@ def guarded_by(guard: Guard) -> type[APIRoute]:
                         try:
                             return await handle(read)
                         except HTTPException:
-                            # FastAPI makes "cannot be read" of whatever reading the body raises.
+                            # FastAPI replaces any error while it reads the body with "cannot be read".
                             if body.too_large:
                                 raise _too_large() from None
                             if read.too_deep:
@@ -120,13 +120,13 @@ def guarded_by(guard: Guard) -> type[APIRoute]:
 
 
 def _single(route: APIRoute) -> frozenset[str]:
-    """Parameters of the query that have one value."""
+    """The query parameters that take one value."""
     parameters = route.dependant.query_params
     return frozenset(one.alias for one in parameters if get_origin(one.field_info.annotation) is not list)
 
 
 def _check_once(request: Request, single: frozenset[str]) -> None:
-    """FastAPI would take the last of several, and not look at the others."""
+    """Refuse repeated parameters: FastAPI would take the last value and ignore the others."""
     given = Counter(name for name, _ in request.query_params.multi_items())
     repeated = [name for name, times in given.items() if times > 1 and name in single]
     if repeated:
@@ -155,17 +155,17 @@ async def _admit(guard: Guard, request: Request, scope: TokenScope | None) -> No
 
 
 def scope_of(path: str, dependencies: Sequence[DependsParameter]) -> TokenScope | None:
-    """What a caller needs; None: nothing. A route that does not say so is refused."""
+    """The scope that a route requires; None: none. Raises RuntimeError for a route that declares neither."""
     for one in dependencies:
         if isinstance(one, SecurityParameter) and one.dependency is _bearer and one.scopes:
             return cast(TokenScope, one.scopes[0])
-        if one.dependency is _to_anybody:
+        if one.dependency is _open_to_all:
             return None
     raise RuntimeError(f"route {path} does not say who may call it: give it dependencies=needs(…)")
 
 
 class _Body:
-    """What is received, up to a size: it is not read into memory first, and its length is not taken on trust."""
+    """A body of limited size. It counts the bytes as they arrive, because Content-Length may be false."""
 
     def __init__(self, request: Request) -> None:
         self._receive = request.receive
@@ -199,8 +199,7 @@ class _Request(Request):
 
 
 def is_deeper(value: object, depth: int) -> bool:
-    """Whether JSON has more arrays and objects in each other. Level by level: no stack, and nothing is copied but
-    what has something in it."""
+    """Whether JSON is nested deeper than this. It goes level by level, because recursion could overflow the stack."""
     level: list[Any] = [value] if isinstance(value, dict | list) else []
     while level and depth:
         depth -= 1

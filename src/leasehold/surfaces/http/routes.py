@@ -1,5 +1,5 @@
-"""Routes from verbs: the target in the path, the rest in the body or, of a read, in the query. A path that has a route
-of its own beside this file keeps it."""
+"""Routes from the table of verbs: the target in the path, other arguments in the body or, for a read, in the query.
+Routes that are written by hand take precedence."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SHOWN: dict[Any, Any] = {
     Job: responses.Job,
     Job | None: responses.Job | None,
 }
-"""What is not shown as the record that it is."""
+"""Responses for return types that are no records, or get more than the record."""
 
-FOR_A_WHILE = "How long; with neither, until it is opened again."
+FOR_A_WHILE = "How long; with neither, until it is opened or resumed."
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 def add_routes(router: APIRouter) -> None:
-    """One for every verb with an HTTP line that no route by hand has taken."""
+    """Add a route for every verb with an HTTP line, unless a route for that line exists."""
     by_hand = {
         f"{method} {route.path}"
         for route in router.routes
@@ -54,10 +54,10 @@ def _add_route(router: APIRouter, verb: Verb[..., Any]) -> None:
     def endpoint(caller: Caller, request: Request, response: Response, **given: Any) -> Any:
         target = None if in_path is None else given.pop(in_path)
         if body is not None:
-            sent = given.pop("body")
-            given = {one.name: getattr(sent, one.name) for one in verb.body}
+            model = given.pop("body")
+            given = {one.name: getattr(model, one.name) for one in verb.body}
         else:
-            # A query has no null: a text that may be None is empty.
+            # A query has no null: an empty text stands for None.
             given = {name: None if value == "" else value for name, value in given.items()}
         if verb.target is not None:
             given[verb.target.name] = target
@@ -83,7 +83,7 @@ def _add_route(router: APIRouter, verb: Verb[..., Any]) -> None:
 
 
 def show(caller: Caller, adapter: TypeAdapter[Any], answer: object) -> Any:
-    """A job comes with how far it is."""
+    """The response for an answer: a job with its progress, a bool as `changed`, others as their records."""
     if isinstance(answer, bool):
         return responses.Changed(changed=answer)
     shown = adapter.validate_python(answer, from_attributes=True)

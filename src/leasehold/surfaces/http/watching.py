@@ -1,5 +1,5 @@
-"""Following a job: with a long poll, to its result, or as a stream of events. A caller who waits holds no thread, and
-costs no read: one reader looks for all of them."""
+"""Following a job: by long poll, until its result, or as a stream of events. A waiting request holds no thread and
+costs no read of its own: one reader serves all of them."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from leasehold.surfaces.http.names import ID
 from leasehold.surfaces.http.route import Admit, AskAgain, RequestCaller, needs
 
 RETRY_MS = 2000
-"""After which a client that lost the stream comes back."""
+"""Milliseconds after which a client that lost the stream reconnects."""
 LONGEST_PAUSE = 15.0
-"""Seconds between two looks of a stream at a job of which nothing is heard."""
+"""Seconds between two reads of a stream, if no change of the job is notified."""
 CHECK_EVERY = 5.0
-"""Seconds after which a stream that has something to tell asks first whether its caller may still hear it."""
+"""Seconds after which a stream checks again whether its caller may read it."""
 
-IfNoneMatch = Annotated[str, Header(max_length=1000, description="The ETag of an earlier answer.")]
+IfNoneMatch = Annotated[str, Header(max_length=1000, description="The ETag of an earlier response.")]
 
 
 def add_to(router: APIRouter) -> None:
@@ -42,13 +42,13 @@ def add_to(router: APIRouter) -> None:
         dependencies=needs("read"),
         tags=["jobs"],
         response_model=responses.Job,
-        responses={304: {"description": "It is as it was"}},
+        responses={304: {"description": "The job has not changed"}},
     )
     async def get_job(
         id: str, caller: RequestCaller, wait: requests.Wait = 0, if_none_match: IfNoneMatch = ""
     ) -> Any:
-        """A job as it is now. With `wait`: as soon as it differs from If-None-Match, or from what it was; at
-        once if it has ended."""
+        """A job as it is now. With `wait`: as soon as it differs from If-None-Match, or without that header as soon as
+        it changes; at once if it has ended."""
         until = time.monotonic() + wait
         known = if_none_match
         while True:
@@ -70,10 +70,11 @@ def add_to(router: APIRouter) -> None:
         dependencies=needs("read"),
         tags=["jobs"],
         response_model=responses.Result,
-        responses={202: {"model": responses.NotYet, "description": "It has not ended yet"}},
+        responses={202: {"model": responses.NotYet, "description": "The job has not ended yet"}},
     )
     async def get_result(id: str, caller: RequestCaller, wait: requests.Wait = 0) -> Any:
-        """What it has returned. With `wait`: as soon as it has ended. A job that did not succeed is a problem (409)."""
+        """The result of a job. With `wait`: as soon as the job has ended. A job that did not succeed is a problem
+        (409)."""
         until = time.monotonic() + wait
         while True:
             mark = await run_in_threadpool(caller.operations.job_mark, id) if wait else None
@@ -97,18 +98,22 @@ def add_to(router: APIRouter) -> None:
         admit: AskAgain,
         id: Annotated[str, Depends(_known)],
         last_event_id: Annotated[
-            str, Header(pattern=r"^[0-9]{0,15}$", description="Go on behind this one.")
+            str, Header(pattern=r"^[0-9]{0,15}$", description="Continue after this event.")
         ] = "",
         wait: Annotated[
             float,
-            Query(ge=0, le=requests.LONGEST_WAIT, description="End it after so many seconds; 0: do not."),
+            Query(
+                ge=0,
+                le=requests.LONGEST_WAIT,
+                description="Seconds after which the stream ends; 0: with the job.",
+            ),
         ] = 0,
     ) -> AsyncIterable[ServerSentEvent]:
-        """Server-sent events: what the job reports, in order, and its state as it changes, until it has ended, or the
-        token does not count any more."""
+        """Server-sent events: the updates of a job in order, and each change of its state, until the job has ended or
+        the token is no longer valid."""
         watch = Watch(id, caller.operations.read_stream, int(last_event_id or 0), None)
         until = time.monotonic() + wait if wait else math.inf
-        # A stream that cannot go on just ends: the client comes back, and is told why then.
+        # A stream that cannot go on just ends: the client reconnects, and gets the error then.
         with contextlib.suppress(LeaseholdError, Denied):
             async for event in _events(caller, watch, id, until, admit):
                 data = as_models(Update, event)
@@ -116,7 +121,7 @@ def add_to(router: APIRouter) -> None:
 
 
 async def _events(caller: Caller, watch: Watch, id: str, until: float, admit: Admit) -> AsyncIterator[Update]:
-    asked_at = time.monotonic()
+    admitted_at = time.monotonic()
     while True:
         mark = await run_in_threadpool(caller.operations.job_mark, id)
         for event in await run_in_threadpool(watch.look):
@@ -126,13 +131,13 @@ async def _events(caller: Caller, watch: Watch, id: str, until: float, admit: Ad
             return
         if watch.pause:
             await caller.operations.await_job(id, mark, min(left, LONGEST_PAUSE))
-        if time.monotonic() - asked_at >= CHECK_EVERY:
+        if time.monotonic() - admitted_at >= CHECK_EVERY:
             await run_in_threadpool(admit)
-            asked_at = time.monotonic()
+            admitted_at = time.monotonic()
 
 
 def _known(id: str, caller: RequestCaller) -> str:
-    """Looked for before the stream begins: then a problem can still be told."""
+    """The id, checked before the stream begins: later the status of the response can no longer change."""
     return caller.job(id).id
 
 
@@ -142,7 +147,7 @@ def _read(caller: Caller, id: str) -> tuple[bytes, State]:
 
 
 def _result(caller: Caller, id: str) -> tuple[State, str | None]:
-    """None: it has not ended yet."""
+    """The state, and the response text with the result. None: the job has not ended yet."""
     job = caller.job(id)
     if job.state not in AT_REST:
         return job.state, None

@@ -1,1 +1,1 @@
-"""Jobs for AI agents: tools, and jobs as tasks (`io.modelcontextprotocol/tasks`), over stdio and streamable HTTP."""
+"""The MCP server: tools, and jobs as MCP tasks (`io.modelcontextprotocol/tasks`), over stdio and streamable HTTP."""

@@ -1,4 +1,4 @@
-"""The arguments of our tools. Their descriptions are what a model reads."""
+"""The arguments of our tools. A model reads their descriptions."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ USUAL_WAIT = 25.0
 Id = Annotated[str, Field(min_length=1, max_length=64, description="Id of a job.")]
 Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
 Wait = Annotated[
-    float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait for it; 0 answers at once.")
+    float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait for it; 0: respond at once.")
 ]
-DryRun = Annotated[StrictBool, Field(description="Only tell what would happen.")]
+DryRun = Annotated[StrictBool, Field(description="Only report what would happen.")]
 
 
 class Arguments(BaseModel):
@@ -33,14 +33,14 @@ class Nothing(Arguments):
 
 
 class EnqueueJob(Arguments):
-    task: Annotated[Name, Field(description="Name of a task; list_tasks tells them.")]
+    task: Annotated[Name, Field(description="Name of a task, as list_tasks shows it.")]
     args: Annotated[dict[str, Any], Field(default_factory=dict, description="Its arguments, by name.")]
     delay: Duration | None = None
     priority: Annotated[int, Field(ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)] | None = None
     group: Annotated[Name | None, Field(description="To follow or stop many jobs together.")] = None
     tags: Annotated[list[Name], Field(max_length=50)] | None = None
     unique: Annotated[str, Field(min_length=1, max_length=16_384)] | None = Field(
-        default=None, description="While a job with this key lives, no second one is made."
+        default=None, description="While a job with this key is live, no second one is made."
     )
     idempotency_key: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
         default=None, description="The same key with the same arguments within a day makes one job."
@@ -50,7 +50,9 @@ class EnqueueJob(Arguments):
 
 class GetJob(Arguments):
     id: Id
-    wait_s: Annotated[Wait, Field(description="Seconds to wait until it has ended or asks something.")] = 0
+    wait_s: Annotated[
+        Wait, Field(description="Seconds to wait until it has ended or waits for an answer.")
+    ] = 0
 
 
 class OneJob(Arguments):
@@ -64,7 +66,7 @@ class ListJobs(Arguments):
     group: Name | None = None
     tag: Name | None = None
     limit: Annotated[int, Field(ge=1, le=100)] = 20
-    cursor: Annotated[str, Field(max_length=64, description="next of the page before.")] | None = None
+    cursor: Annotated[str, Field(max_length=64, description="next of the previous page.")] | None = None
 
 
 class StopJob(Arguments):
@@ -72,7 +74,7 @@ class StopJob(Arguments):
     mode: Annotated[
         Literal["cancel", "pause", "interrupt"],
         Field(
-            description="cancel: for good. pause: to be resumed. interrupt: pause it if it runs, else cancel."
+            description="cancel: for good. pause: it can be resumed. interrupt: pause it if it runs, else cancel."
         ),
     ] = "cancel"
     reason: Reason = None
@@ -99,9 +101,9 @@ class ListQuestions(Arguments):
 
 class GroupStatus(Arguments):
     group: Name
-    wait_s: Annotated[Wait, Field(description="Seconds to wait until it is not at `since` any more.")] = 0
+    wait_s: Annotated[Wait, Field(description="Seconds to wait until the version is not `since`.")] = 0
     since: Annotated[int, Field(ge=0, le=2**53)] | None = Field(
-        default=None, description="version of an earlier answer."
+        default=None, description="version of an earlier response."
     )
 
 

@@ -1,7 +1,8 @@
 """Registered tasks as tools of their own: `@app.task(expose=True)`.
 
-A call is a job. Clients that know tasks get its handle at once; others wait a while for its result, and are told how to
-ask again. Required arguments that were left out are asked for, if the client can ask its user and a form can show them.
+A call enqueues a job. A client that supports MCP tasks gets the handle at once. For another client, the server waits a
+while for the result; if there is none yet, the response says how to get it later. If required arguments are missing,
+the server asks the user for them, if the client can show a form and a form can show the arguments.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ from leasehold.threads import to_thread
 from leasehold.types import Job
 
 MISSING = "arguments"
-"""Key of the form in which we ask for them."""
+"""The key of the form for missing arguments."""
 _RUNS = ToolAnnotations(read_only_hint=False, open_world_hint=True)
 
 
 def exposed_to(caller: Caller) -> dict[str, TaskCard]:
-    """By name, of those that the caller may enqueue."""
+    """The exposed tasks that the caller may enqueue, by name."""
     if not caller.access.may("enqueue"):
         return {}
     return {card.name: card for card in tasks_for(caller) if card.expose}
@@ -58,22 +59,20 @@ def listed(task: TaskCard) -> Listed:
 
 
 def arguments_of(params: CallToolRequestParams) -> dict[str, Any]:
-    """What was given at once, and what was asked for since. Raises InvalidInput when the user would not tell."""
+    """The arguments of the call, with those that the user filled in. Raises InvalidInput if the user declined."""
     given = dict(params.arguments or {})
     answer = (params.input_responses or {}).get(MISSING)
     if answer is None:
         return given
     if not isinstance(answer, ElicitResult) or answer.action != "accept":
-        raise InvalidInput(
-            MISSING, "were asked for, and the user did not give them", "give them with the call"
-        )
+        raise InvalidInput(MISSING, "are missing, and the user did not give them", "give them with the call")
     return given | (answer.content or {})
 
 
 def ask_for_missing(
     task: TaskCard, given: Mapping[str, Any], client: ClientCapabilities | None
 ) -> InputRequiredResult | None:
-    """None: nothing is missing, or it cannot be asked for."""
+    """The form for missing arguments. None: nothing is missing, or no form can show it."""
     schema = task.arguments
     properties = schema.get("properties", {})
     missing = [name for name in schema.get("required", ()) if name not in given]
@@ -84,27 +83,27 @@ def ask_for_missing(
     form = form_of(
         {"type": "object", "properties": {name: properties[name] for name in missing}, "required": missing}
     )
-    questions_box = ElicitRequestFormParams(
+    params = ElicitRequestFormParams(
         message=f"{task.name} needs: {', '.join(missing)}", requested_schema=form
     )
-    return InputRequiredResult(input_requests={MISSING: ElicitRequest(params=questions_box)})
+    return InputRequiredResult(input_requests={MISSING: ElicitRequest(params=params)})
 
 
 async def enqueue(caller: Caller, task: TaskCard, arguments: Mapping[str, Any], tag: str) -> Job[Any]:
-    """Durable when it returns."""
+    """Store a job of the task. It is durable when this returns."""
     call = CallRequest(task=task.name, args=arguments, tags=(*task.tags, tag))
     (job,) = await to_thread(enqueue_for, caller, [call])
     return job
 
 
 async def result_in_time(caller: Caller, job: Job[Any]) -> CallToolResult:
-    """For clients that do not know tasks: its result, or how to ask for it."""
+    """The response for a client without MCP tasks: the job's result, or how to get it later."""
     job = await settled(caller, job.id, USUAL_WAIT)
     return await to_thread(result_of, caller, job)
 
 
 def result_of(caller: Caller, job: Job[Any]) -> CallToolResult:
-    """What it has come to so far. Blocks."""
+    """The present outcome of a job as the result of a tool. Blocks."""
     brief = responses.job_of(caller, job)
     content: dict[str, Any] = {"job_id": job.id, "state": str(job.state)}
     if job.state is State.SUCCEEDED:
@@ -112,10 +111,10 @@ def result_of(caller: Caller, job: Job[Any]) -> CallToolResult:
         text = brief.result if isinstance(brief.result, str) else json.dumps(brief.result, ensure_ascii=False)
         return _answer(brief.hint or text, content)
     if brief.next_poll_s is None:
-        said = brief.error or job.reason or "it has no result"
-        return _answer(f"job {job.id} {job.state}: {said}", content, is_error=True)
+        problem = brief.error or job.reason or "it has no result"
+        return _answer(f"job {job.id} {job.state}: {problem}", content, is_error=True)
     content |= {"next_poll_s": brief.next_poll_s}
-    text = f"job {job.id} is {job.state}; ask again with get_job(id={job.id!r}, wait_s=25)"
+    text = f"job {job.id} is {job.state}; call get_job(id={job.id!r}, wait_s=25) for its result"
     if brief.questions:
         text += "; it asks: " + "; ".join(f"{one.key}: {one.text}" for one in brief.questions)
     return _answer(text, content)

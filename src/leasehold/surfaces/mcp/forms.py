@@ -1,7 +1,7 @@
-"""A question as the form that an MCP client shows, and the filled form as its answer.
+"""Forms: a question as a form that an MCP client shows, and the filled form as an answer.
 
-A form is a flat object of texts, numbers, choices and yes or no. A question may want any JSON value: what is no such
-object becomes a form with the single field `value`, and what no field can show is asked for as JSON text.
+A form is a flat object of texts, numbers, choices and booleans. A question may require any JSON value: a schema that is
+no such object becomes a form with the single field `value`, and a value that no field can show is typed as JSON text.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def form_of(schema: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def answer_of(schema: Mapping[str, Any] | None, content: Mapping[str, Any]) -> Any:
-    """Raises InvalidInput for a field that should be JSON and is not."""
+    """The answer from a filled form. Raises InvalidInput for a field that should be JSON and is not."""
     if schema is not None and _is_flat(schema):
         return dict(content)
     if FIELD not in content:

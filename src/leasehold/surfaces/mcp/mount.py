@@ -28,10 +28,10 @@ _CALLER = "leasehold.caller"
 
 
 class McpApp:
-    """Of one app. It answers inside of `running()`, wherever it is mounted.
+    """The MCP server of one app as an ASGI app. It serves requests inside `running()`, wherever it is mounted.
 
-    No request leaves anything behind here: a client goes on after a restart, or at another server of the same jobs.
-    The arguments are those of `leasehold.http.router`.
+    The server keeps no state between requests: a client can continue after a restart, or at another server of the same
+    jobs. The arguments are those of `leasehold.http.router`.
     """
 
     def __init__(
@@ -50,21 +50,20 @@ class McpApp:
         self._manager = StreamableHTTPSessionManager(
             app=make_server(_caller_of, read_timeout),
             stateless=True,
-            security_settings=TransportSecuritySettings(
-                enable_dns_rebinding_protection=False
-            ),  # ours is before it
+            # `_admit` has checked the host already.
+            security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             max_request_body_size=LARGEST_BODY,
         )
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """It answers while this context is open."""
+        """Serve requests while this context is open."""
         async with self._manager.run():
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            raise RuntimeError(f"MCP is spoken over HTTP here, not over {scope['type']}")
+            raise RuntimeError(f"this app serves MCP over HTTP, not over {scope['type']}")
         try:
             caller = await run_in_threadpool(self._admit, Headers(scope=scope), scope.get("client"))
         except Denied as error:
@@ -82,14 +81,14 @@ class McpApp:
             authorization,
             headers.get(TENANT_HEADER),
             forwarded=any(name in headers for name in FORWARDED),
-            scope=None,  # each tool says what it needs
+            scope=None,  # each tool requires its own scope
         )
         self._rates.know(authorization, caller.access.name)
         return caller
 
 
 def _caller_of(ctx: Request) -> Caller:
-    assert ctx.request is not None, "every request of ours has come over HTTP"
+    assert ctx.request is not None, "every request to this app comes over HTTP"
     caller: Caller = ctx.request.scope[_CALLER]
     return caller
 

@@ -1,4 +1,4 @@
-"""Our errors → what MCP clients hear. A tool's error is a result that the model reads and can act on; an error of the
+"""MCP errors from our errors. An error of a tool is a result that the model reads and can act on; an error of the
 protocol is for the client's code."""
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (ValidationError, INVALID_PARAMS),
     (LeaseholdError, INTERNAL_ERROR),
 )
-"""Of errors of the protocol; the first that fits."""
+"""The codes of protocol errors; the first row that fits an error counts."""
 
 
 def tool_error(error: Exception) -> CallToolResult:
-    return CallToolResult(content=[TextContent(type="text", text=said(error))], is_error=True)
+    return CallToolResult(content=[TextContent(type="text", text=text_of(error))], is_error=True)
 
 
 def protocol_error(error: Exception) -> MCPError:
-    code = next((code for task, code in _CODES if isinstance(error, task)), INTERNAL_ERROR)
-    return MCPError(code, said(error))
+    code = next((code for class_, code in _CODES if isinstance(error, class_)), INTERNAL_ERROR)
+    return MCPError(code, text_of(error))
 
 
-def said(error: Exception) -> str:
-    """What nobody expected is logged, and told without its details."""
+def text_of(error: Exception) -> str:
+    """The message for the client. An unexpected error is logged; the client gets no details of it."""
     match error:
         case Denied():
             text = error.detail

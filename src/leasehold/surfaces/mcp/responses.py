@@ -1,4 +1,4 @@
-"""What our tools answer: short, for every word of it is read by a model."""
+"""Response models of our tools. They are short, because a model reads every word."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leasehold.surfaces.guard.callers import Caller
 from leasehold.types import Job as Handle
 
 LONGEST_RESULT = 20_000
-"""Characters of a result that an answer has room for."""
+"""Characters of a result that a response may contain."""
 LONGEST_ERROR = 1_000
 _PARKED = frozenset({State.PENDING, State.WAITING, State.PAUSED})
 
@@ -50,17 +50,17 @@ class Job(Record):
     group: str | None = None
     attempt: int = 0
     progress: str | None = None
-    result: Any = Field(default=None, description="What it has returned, once it has succeeded.")
+    result: Any = Field(default=None, description="The result, once the job has succeeded.")
     error: str | None = None
-    questions: list[Question] = Field(default_factory=list, description="Open ones.")
+    questions: list[Question] = Field(default_factory=list, description="The open questions.")
     next_poll_s: float | None = Field(
-        default=None, description="Seconds after which to ask again; null: it is at rest."
+        default=None, description="Seconds after which to poll again; null: the job has ended."
     )
     hint: str | None = Field(default=None, description="What to do next.")
 
 
 class Created(Job):
-    created: bool = Field(default=True, description="False: it was there already.")
+    created: bool = Field(default=True, description="False: the job existed already.")
 
 
 class JobLine(Record):
@@ -75,7 +75,7 @@ class JobLine(Record):
 
 class Jobs(Record):
     jobs: list[JobLine]
-    next: str | None = Field(description="cursor of the page that follows.")
+    next: str | None = Field(description="cursor of the next page.")
 
 
 class Hold(Record):
@@ -87,7 +87,7 @@ class Hold(Record):
 class Holds(Record):
     id: str
     state: State
-    holds: list[Hold] = Field(description="What keeps it from running, in order; empty: nothing.")
+    holds: list[Hold] = Field(description="The causes that keep it from running, in order; empty: none.")
 
 
 class QuestionOfJob(Question):
@@ -102,13 +102,13 @@ class Questions(Record):
 class Group(Record):
     group: str
     state: GroupState
-    version: int = Field(description="Give it back as since.")
+    version: int = Field(description="Pass it as since in the next call.")
     total: int
     live: int
     succeeded: int
     progress: float
     counts: dict[str, dict[State, int]]
-    errors: list[str] = Field(description="The newest, as id and message.")
+    errors: list[str] = Field(description="The newest errors, as id and message.")
     open_questions: int
     next_poll_s: float | None
 
@@ -122,7 +122,7 @@ class Stopped(Record):
 
 
 def poll_after(job: Handle[Any]) -> float:
-    """Seconds: often while it is young, rarely when it is old, or when only a person can move it."""
+    """Seconds until a client should poll again: few for a young job, many for an old one, 5 for a job that waits."""
     if job.state in _PARKED:
         return 5.0
     age = (datetime.now(UTC) - job.__row__.created_at).total_seconds()
@@ -130,7 +130,7 @@ def poll_after(job: Handle[Any]) -> float:
 
 
 def job_of(caller: Caller, job: Handle[Any]) -> Job:
-    """Reads what belongs to it: blocks."""
+    """The response for a job, with its progress, result and questions. Blocks."""
     row, state = job.__row__, job.state
     found = Job(
         id=job.id,
@@ -181,12 +181,12 @@ def first_lines(text: str | None) -> str | None:
 def _hint(job: Job) -> str | None:
     match job.state:
         case State.WAITING if any(not one.secret for one in job.questions):
-            return "it waits for answers: answer_question"
+            return "it waits for answers: call answer_question"
         case State.WAITING:
-            return "it waits for a secret, which a person must give: leasehold questions answer"
+            return "it waits for a secret, which a person must give with `leasehold questions answer`"
         case State.PAUSED | State.FAILED | State.TIMED_OUT:
-            return "resume_job lets it go on"
+            return "resume_job continues it"
         case State.QUEUED | State.PENDING:
-            return "explain_job tells what it waits for"
+            return "explain_job says what it waits for"
         case _:
             return None

@@ -1,4 +1,4 @@
-"""The server: which requests there are, and who answers them."""
+"""The MCP server: its instructions, and the handler of each request."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ P = TypeVar("P", bound=TaskParams)
 
 _INSTRUCTIONS = """Background jobs that survive crashes: long or expensive work, made durable and followed to its end.
 
-Start one with enqueue_job (list_kinds tells what there is) or with a tool of its own, and follow it with get_job and
-wait_s; while next_poll_s is set, it is not done. explain_job tells why one does not run. A job that waits for answers
-asks a person: do not invent one.
+Start one with enqueue_job (list_tasks lists the tasks) or with a task's own tool, and follow it with get_job and
+wait_s; while next_poll_s is set, it is not done. explain_job says why a job does not run. A job that waits for an
+answer waits for a person: do not make up an answer.
 """
 
 
 def make_server(caller_of: CallerOf, longest_read: float | None = None) -> Server[Any]:
-    """`caller_of` says who makes a request; each of its reads may take `longest_read` seconds."""
+    """An MCP server. `caller_of` finds the caller of a request. Each read of a request may take `longest_read`
+    seconds."""
     return _McpServer(caller_of, longest_read).server
 
 
@@ -76,7 +77,7 @@ class _McpServer:
         self.server.add_request_handler(method, params_type, handle)
 
     async def _list_tools(self, ctx: Request, _: PaginatedRequestParams | None) -> ListToolsResult:
-        """Only what the caller may call."""
+        """The tools that the caller may call."""
         try:
             caller = self._caller_of(ctx)
             own = [tool.listed() for tool in TOOLS.values() if caller.access.may(tool.scope)]
@@ -111,7 +112,7 @@ class _McpServer:
         if missing is not None:
             return missing
         job = await exposed.enqueue(caller, task, arguments, tasks.tag_of(caller))
-        if task.expose != "call" and tasks.knows_tasks(ctx):
+        if task.expose != "call" and tasks.supports_tasks(ctx):
             return tasks.created(job)
         return await exposed.result_in_time(caller, job)
 

@@ -1,7 +1,7 @@
-"""Jobs as tasks of the MCP extension `io.modelcontextprotocol/tasks`: a call of an exposed task answers with a handle,
-which is followed with `tasks/get`, fed with `tasks/update` and given up with `tasks/cancel`.
+"""Jobs as tasks of the MCP extension `io.modelcontextprotocol/tasks`: a call of an exposed task returns a handle. The
+client polls with `tasks/get`, answers questions with `tasks/update`, and cancels with `tasks/cancel`.
 
-The handle is the job's id, and the job carries the name of the caller who made it as a tag: nobody else finds it here.
+The handle is the job's id. The job has the name of the caller who made it as a tag: no other caller finds it here.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ class UpdateParams(TaskParams):
     input_responses: dict[str, Any] = Field(alias="inputResponses", max_length=100)
 
 
-def knows_tasks(ctx: Request) -> bool:
+def supports_tasks(ctx: Request) -> bool:
     client = ctx.session.client_capabilities
     return client is not None and IDENTIFIER in (client.extensions or {})
 
 
 def check_request(ctx: Request, params: TaskParams) -> None:
-    """The client must have said that it knows tasks, and a proxy must have been told the right one."""
+    """Check that the client supports MCP tasks, and that the header for proxies names the same task as the body."""
     require_client_extension(ctx, IDENTIFIER)
     headers = getattr(ctx.request, "headers", None)
     named = None if headers is None else headers.get("mcp-name")
@@ -63,19 +63,19 @@ async def get_task(caller: Caller, params: TaskParams) -> dict[str, Any]:
 
 
 async def update_task(caller: Caller, params: UpdateParams) -> dict[str, Any]:
-    """Keys that nobody asks for any more are passed over, as the protocol wants it."""
+    """Answer open questions. Other keys are ignored, as the protocol requires."""
     await to_thread(_update, caller, params)
     return {"resultType": "complete"}
 
 
 async def cancel_task(caller: Caller, params: TaskParams) -> dict[str, Any]:
-    """It may yet complete: a cancel is asked for, and a run that is about to end may win."""
+    """Request the cancel of a job. An attempt that is about to end may still complete."""
     await to_thread(_cancel, caller, params.task_id, None)
     return {"resultType": "complete"}
 
 
 def created(job: Job[Any]) -> dict[str, Any]:
-    """The answer to a call that has become a task."""
+    """The response to a call that became a task."""
     return {"resultType": "task", **_handle(job), "status": "working"}
 
 
@@ -92,12 +92,12 @@ def _read(caller: Caller, task_id: str) -> dict[str, Any]:
     match job.state:
         case State.SUCCEEDED | State.FAILED:
             result = result_of(caller, job)
-            sent = result.model_dump(by_alias=True, mode="json", exclude_none=True)
-            return handle | {"status": "completed", "result": sent}
+            dumped = result.model_dump(by_alias=True, mode="json", exclude_none=True)
+            return handle | {"status": "completed", "result": dumped}
         case State.TIMED_OUT:
-            # Its own code has not said anything: this is our error, not the tool's.
-            said = job.error or job.reason or "it took too long"
-            return handle | {"status": "failed", "error": {"code": INTERNAL_ERROR, "message": said}}
+            # The handler reported no error: the protocol calls that "failed", not "completed" with an error.
+            message = job.error or job.reason or "it took too long"
+            return handle | {"status": "failed", "error": {"code": INTERNAL_ERROR, "message": message}}
         case State.CANCELLED:
             return handle | {"status": "cancelled"} | _message(job.reason)
         case State.WAITING:
@@ -135,14 +135,14 @@ def _update(caller: Caller, params: UpdateParams) -> None:
             case "accept":
                 _answer(caller, job, open_[key], reply.content or {})
             case "decline":
-                # The user does not want it: a job that cannot go on without an answer is over.
+                # Without an answer the job would wait for ever.
                 _cancel(caller, job.id, f"the user declined to answer {key!r}")
             case "cancel":
-                pass  # put off: the question stays open
+                pass  # the user may answer later: the question stays open
 
 
 def _answer(caller: Caller, job: Job[Any], question: Question, content: dict[str, Any]) -> None:
-    with contextlib.suppress(InvalidState):  # somebody was faster
+    with contextlib.suppress(InvalidState):  # another person has answered already
         job.answer(question.key, answer_of(_schema(question), content), actor=caller.actor)
 
 

@@ -1,4 +1,4 @@
-"""Our own tools: the one table of what an agent may call, who may, and what it does."""
+"""Our own tools: the table of their texts, scopes, models and functions."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             name="enqueue_job",
             title="Start a job",
-            description="Store a job; it is durable when this answers, and runs when a worker is free. "
+            description="Store a job. It is durable when this returns, and runs when a worker is free. "
             "Follow it with get_job.",
             scope="enqueue",
             annotations=MAKES,
@@ -214,8 +214,8 @@ TOOLS: dict[str, Tool] = {
         Tool(
             name="get_job",
             title="Look at a job",
-            description="State, progress, result, error and open questions of a job. With wait_s it answers as soon "
-            "as the job has ended or asks something. If next_poll_s is set, ask again after so many seconds.",
+            description="State, progress, result, error and open questions of a job. With wait_s it returns as soon "
+            "as the job has ended or waits for an answer. If next_poll_s is set, call it again after so many seconds.",
             scope="read",
             annotations=READS,
             arguments=arguments.GetJob,
@@ -245,7 +245,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             name="stop_job",
             title="Stop a job",
-            description="Cancel, pause or interrupt a job. A running one stops as soon as its worker has heard of it.",
+            description="Cancel, pause or interrupt a job. A running job stops as soon as its worker sees the request.",
             scope="operate",
             annotations=STOPS,
             arguments=arguments.StopJob,
@@ -265,7 +265,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             name="list_questions",
             title="List open questions",
-            description="Questions that jobs ask and wait for, oldest first.",
+            description="Open questions of jobs, oldest first.",
             scope="read",
             annotations=READS,
             arguments=arguments.ListQuestions,
@@ -285,7 +285,7 @@ TOOLS: dict[str, Tool] = {
         Tool(
             name="group_status",
             title="Look at a group",
-            description="The progress of a group of jobs. With wait_s and since it answers as soon as it changes.",
+            description="The progress of a group of jobs. With wait_s and since it returns as soon as it changes.",
             scope="read",
             annotations=READS,
             arguments=arguments.GroupStatus,
@@ -304,4 +304,4 @@ TOOLS: dict[str, Tool] = {
         ),
     )
 }
-"""By name, in the order in which they are listed."""
+"""The tools by name, in the order of the list."""

@@ -12,11 +12,11 @@ from leasehold.threads import to_thread
 from leasehold.types import Job
 
 SETTLED = AT_REST | {State.WAITING, State.PAUSED}
-"""Where a job moves no further by itself."""
+"""States that a job does not leave by itself."""
 
 
 async def settled(caller: Caller, id: str, seconds: float) -> Job[Any]:
-    """The job as soon as it has ended, or waits for somebody; or as it is when the time is over."""
+    """The job, as soon as it has ended, waits or is paused, or when the time is over."""
     until = time.monotonic() + seconds
     while True:
         mark = await to_thread(caller.operations.job_mark, id) if seconds else None

@@ -1,4 +1,4 @@
-"""Every page, and every verb that a form on one of them can ask for."""
+"""All pages, and all actions of their forms."""
 
 from __future__ import annotations
 
@@ -50,4 +50,4 @@ def _actions(part: ModuleType) -> tuple[Action, ...]:
 ALL: tuple[Page, ...] = tuple(page for part in _PARTS for page in _pages(part))
 _EVERY_ACTION = [action for part in _PARTS for action in _actions(part)]
 ACTIONS: dict[str, Action] = {action.name: action for action in _EVERY_ACTION}
-assert len(ACTIONS) == len(_EVERY_ACTION), "two pages have a verb of the same name"
+assert len(ACTIONS) == len(_EVERY_ACTION), "two pages have an action of the same name"

@@ -1,4 +1,4 @@
-"""Bulk: a verb on every job that the filter finds. First what it would do, then a confirmation, then its progress."""
+"""Bulk: a verb on every job that the filter finds: a dry run, then a confirmation, then the progress."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from leasehold.surfaces.dashboard.bulk_runs import BulkRun, BulkRuns
 from leasehold.surfaces.dashboard.forms import Form
 from leasehold.surfaces.dashboard.page import Page
 from leasehold.surfaces.dashboard.page_request import PageRequest
-from leasehold.surfaces.dashboard.pages.filters import QuestionAsked, filter_in, instant_of
+from leasehold.surfaces.dashboard.pages.filters import JobFilter, filter_in, instant_of
 from leasehold.surfaces.dashboard.pages.jobs import find
 
 COUNTED = 5_000
-"""Jobs that a dry run counts: more would take longer than a page may."""
+"""Jobs that a dry run counts. More would take too long for a page."""
 MOST = 1_000_000
 MOST_RUNS = 10
 DESTROYS = frozenset(verb.name.removeprefix("job.") for verb in VERBS if verb.bulk and verb.destructive)
@@ -93,7 +93,8 @@ def stop(page_request: PageRequest, form: Form) -> Done:
 
 
 def _run(page_request: PageRequest, run_id: str) -> BulkRun:
-    """One that the visitor could have begun. Of others nobody learns whether they exist."""
+    """The bulk run. Raises 404 also for a run of a tenant or queue that the caller may not see: it must not learn
+    whether the run exists."""
     run = _runs(page_request).get(run_id, page_request.caller.tenant)
     if run is None or not page_request.caller.visible_rows([run]):
         raise HTTPException(404)
@@ -107,14 +108,14 @@ def _runs(page_request: PageRequest) -> BulkRuns:
 
 def _verb(text: str) -> str:
     if text not in MEANT_FOR:
-        raise InvalidInput("verb", f"{text!r} is none for many jobs", f"known: {', '.join(MEANT_FOR)}")
+        raise InvalidInput("verb", f"{text!r} is no bulk verb", f"use one of {', '.join(MEANT_FOR)}")
     return text
 
 
 def _request(
     page_request: PageRequest,
     verb: str,
-    requested: QuestionAsked,
+    requested: JobFilter,
     *,
     limit: int,
     dry_run: bool = False,
@@ -122,7 +123,7 @@ def _request(
     fresh: bool = False,
     until: datetime | None = None,
 ) -> BulkRequest:
-    search, _ = find(page_request, requested, limit=1)  # what the list has found by
+    search, _ = find(page_request, requested, limit=1)  # the same search as the list
     if search.filter.queue is None:
         page_request.caller.check_all_queues()
     else:
@@ -142,7 +143,7 @@ def _request(
     )
 
 
-def _about(requested: QuestionAsked, verb: str) -> str:
+def _about(requested: JobFilter, verb: str) -> str:
     states = requested.states or tuple(state.value for state in MEANT_FOR[verb])
     parts = [", ".join(state.replace("_", " ") for state in states)]
     words = {"q": "text", "task": "task", "since": "created since", "until": "created until"}

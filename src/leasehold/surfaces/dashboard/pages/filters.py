@@ -1,4 +1,4 @@
-"""Which jobs: the criteria of a page's address, as values and back."""
+"""Filters of jobs, from the query of a page's address."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _LIKE_AN_ID = re.compile(r"[0-9a-f-]{6,36}", re.IGNORECASE)
 
 
 @frozen
-class QuestionAsked:
-    """The criteria as they were written."""
+class JobFilter:
+    """The criteria of a page, as typed."""
 
     states: tuple[str, ...]
     fields: Mapping[str, str]
-    """The others, without those that are empty."""
+    """The criteria besides the states, without empty ones."""
 
     @property
     def query(self) -> dict[str, object]:
@@ -39,7 +39,7 @@ class QuestionAsked:
         return _LIKE_AN_ID.fullmatch(self.fields.get("q", "")) is not None
 
     def search(self, now: datetime, *, by_id: bool = False) -> Search:
-        """`by_id`: what is searched for is the beginning of an id, not part of a text. Raises InvalidInput."""
+        """The criteria as a search. `by_id`: `q` is the beginning of an id, not a text. Raises InvalidInput."""
         named = {name: self.fields.get(name) for name in NAMES}
         text = self.fields.get("q")
         return Search(
@@ -51,15 +51,15 @@ class QuestionAsked:
         )
 
 
-def filter_in(pairs: list[tuple[str, str]]) -> QuestionAsked:
+def filter_in(pairs: list[tuple[str, str]]) -> JobFilter:
     fields = {name: value.strip() for name, value in pairs if name in FIELDS[1:] and value.strip()}
-    return QuestionAsked(
+    return JobFilter(
         tuple(dict.fromkeys(value for name, value in pairs if name == "state" and value)), fields
     )
 
 
 def instant_of(text: str | None, field: str, now: datetime, *, ahead: bool = False) -> datetime | None:
-    """`2h` is two hours ago, or two hours ahead; a time without a zone is in UTC."""
+    """The time from text. `2h` means two hours ago, or with `ahead` from now; a time without a zone is in UTC."""
     if not text:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Flow: the jobs that are tied to one, drawn, with the state of each."""
+"""Flow: a graph of the jobs that depend on a job or that it depends on, with their states."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     job = page_request.caller.job(
         page_request.operations.find_id(str(page_request.request.path_params["id"]))
     )
-    page_request.caller.check_all_queues()  # what it is tied to may be anywhere
+    page_request.caller.check_all_queues()  # related jobs may be in any queue
     flow = page_request.operations.read_flow(job.id, MOST)
     return {
         "job": job.__row__,

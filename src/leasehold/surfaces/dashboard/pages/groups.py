@@ -1,4 +1,4 @@
-"""Groups: all of them by name, and one with how far it is, what came out, what it spends, and its stop."""
+"""Groups: the list of groups, and one group with its progress, results, budget and stop."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from leasehold.surfaces.dashboard.page_request import LIVE, PageRequest
 
 ROWS = 50
 MOST_SHOWN = 20
-"""Runs, errors and results of one group that its page shows."""
+"""Running jobs, errors and results of one group that its page shows."""
 MOST_EMITTED = 3
 LONGEST_VALUE = 160
 
 STATES: dict[GroupState, Badge] = {
     "active": Badge("ok", "active"),
     "stopped": Badge("cancelled", "stopped", "the next job that comes in reopens it"),
-    "held": Badge("paused", "held", "it takes no jobs until it is released"),
+    "held": Badge("paused", "held", "it refuses new jobs until it is released"),
 }
 MODES: dict[StopMode, str] = {
     "graceful": "Cancels waiting jobs. Running jobs may finish, and are not retried.",
-    "immediate": "Cancels waiting jobs, and tells running jobs to stop now.",
+    "immediate": "Cancels waiting jobs, and stops running jobs as soon as possible.",
     "full": "Like immediate. From Python, the call also waits until every job has ended; this page does not.",
 }
 
@@ -87,7 +87,7 @@ def _one(page_request: PageRequest, name: str) -> dict[str, Any]:
         "requested": requested,
         "tasks_shown": json.dumps(page_request.request.query_params.getlist("tasks")),
         "report": None if requested is None else operations.stop(requested),
-        # Somebody reads a report: it must stay as it is. A page that tells of one is as of its moment.
+        # The user reads the report before confirming: a stream must not change it.
         "page": PAGE if requested is None else dataclasses.replace(PAGE, live=False),
     }
 
@@ -97,7 +97,7 @@ def _number_of(status: GroupStatus, state: State) -> int:
 
 
 def _result(one: GroupResult) -> ShownResult:
-    """Files are not read for a list."""
+    """A result for the list. Results in files are not read."""
     if one.result_ref is not None:
         return ShownResult(one.id, one.task, "", True)
     return ShownResult(one.id, one.task, _shown(one.result), False)
@@ -108,7 +108,7 @@ def _shown(value: Any) -> str:
 
 
 def _requested_stop(page_request: PageRequest, name: str) -> StopRequest | None:
-    """The stop that the address asks about. Looking is for everybody who could do it."""
+    """The stop to preview, from the address. None: no preview is requested, or the caller may not stop the group."""
     query = page_request.request.query_params
     if not query.get("dry") or LIVE in query or not page_request.may("operate"):
         return None
@@ -128,14 +128,14 @@ def _stop(page_request: PageRequest, form: Form) -> Done:
     page_request.caller.check_all_queues()
     tasks = form.json("tasks") if form.maybe("tasks") else None
     if tasks is not None and not (isinstance(tasks, list) and all(isinstance(one, str) for one in tasks)):
-        raise InvalidInput("tasks", "is not a list of tasks", "go back, and ask again")
+        raise InvalidInput("tasks", "is not a list of tasks", "go back, and try again")
     request = StopRequest(
         group=form.text("group"),
         tasks=tasks or None,
         mode=checked_mode(form.text("mode")),
         reason=form.maybe("reason"),
         hold=form.has("hold"),
-        # Who waits for what runs, looks at the page.
+        # No wait: the page shows the running jobs.
         wait=0,
         actor=page_request.caller.actor,
     )
@@ -150,7 +150,7 @@ def _summary(report: StopReport) -> str:
     )
     text = f"{plural(waiting, 'waiting job')} cancelled"
     if running:
-        word = "may finish" if report.mode == "graceful" else "told to stop"
+        word = "may finish" if report.mode == "graceful" else "will be stopped"
         text += f", {plural(running, 'running job')} {word}"
     return text + ("; the group is held." if report.held else ".")
 

@@ -1,4 +1,4 @@
-"""One job: what it is, why it does not run, its timeline, and the verbs that it takes as it stands."""
+"""One job: its facts, why it does not run, its timeline, and the verbs that its state allows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_EVENTS = 50
 MOST_RELATIVES = 60
 LONGEST_LOG = 20_000
 LARGEST_RESULT = 1_000_000
-"""Characters of a result that is read for the page."""
+"""Characters of a result that the page shows."""
 
 
 def read(page_request: PageRequest) -> dict[str, Any]:
@@ -82,7 +82,7 @@ def _log(job: Job[Any], requested: str | None) -> dict[str, Any]:
 
 
 def _events(page_request: PageRequest, job_id: str) -> list[Update]:
-    """The newest. Progress stands elsewhere."""
+    """The newest updates, without progress, which the page shows elsewhere."""
     found: list[Update] = []
     since = 0
     for _ in range(10):
@@ -95,7 +95,7 @@ def _events(page_request: PageRequest, job_id: str) -> list[Update]:
 
 
 def _server(page_request: PageRequest) -> str:
-    """Where the API is, if it is where `leasehold serve` has it."""
+    """The address of the API, if it is served as by `leasehold serve`."""
     url = page_request.request.url
     return f"{url.scheme}://{url.netloc}"
 
@@ -118,7 +118,7 @@ def _act(button: Button, page_request: PageRequest, form: Form) -> Done:
 
 
 def _new_arguments(job: Job[Any], form: Form) -> dict[str, Any] | None:
-    """Only if they were changed: what is hidden cannot be sent back."""
+    """The arguments from the form. None: they are unchanged. Raises InvalidInput if the page had hidden values."""
     if form.maybe("args") is None:
         return None
     given = form.json("args")

@@ -1,4 +1,4 @@
-"""Jobs: the list. Its address is the whole state of the page."""
+"""Jobs: the list. The address holds the whole state of the page."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from leasehold.domain.search import Search, SearchPage
 from leasehold.domain.states import State
 from leasehold.surfaces.dashboard.page import Page
 from leasehold.surfaces.dashboard.page_request import PageRequest
-from leasehold.surfaces.dashboard.pages.filters import QuestionAsked, filter_in
+from leasehold.surfaces.dashboard.pages.filters import JobFilter, filter_in
 
 ROWS = 50
 
 
 def find(
-    page_request: PageRequest, requested: QuestionAsked, limit: int = ROWS, cursor: str | None = None
+    page_request: PageRequest, requested: JobFilter, limit: int = ROWS, cursor: str | None = None
 ) -> tuple[Search, SearchPage]:
-    """What looks like an id is looked for as one first."""
+    """The search and its page. A text that looks like an id is searched as an id first."""
     operations, now = page_request.operations, page_request.operations.now()
     if requested.may_be_id:
         search = requested.search(now, by_id=True)
@@ -32,9 +32,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     requested = filter_in(page_request.given())
     cursor = page_request.request.query_params.get("cursor") or None
     search, found = find(page_request, requested, cursor=cursor)
-    cards = page_request.caller.visible_rows(
-        page_request.operations.list_queues(jobs=())
-    )  # their names alone
+    cards = page_request.caller.visible_rows(page_request.operations.list_queues(jobs=()))  # only their names
     return {
         "requested": requested,
         "found": found,

@@ -1,4 +1,4 @@
-"""Lanes: those that stand still, with what halts them, and those that are busy."""
+"""Lanes: halted lanes, with the job that halts each, and busy lanes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST = 500
 """Lanes that are read at once."""
 ROWS = 100
 COUNTED_LANES, MOST_COUNTED = 20, 50
-"""How many halted lanes are asked for what waits in them, and how far is counted."""
+"""The number of halted lanes for which waiting jobs are counted, and the number up to which they are counted."""
 HALTED = (State.FAILED, State.TIMED_OUT, State.PAUSED)
 
 
@@ -25,7 +25,7 @@ HALTED = (State.FAILED, State.TIMED_OUT, State.PAUSED)
 class LaneRow:
     holder: LaneHolder
     behind: str | None
-    """How many jobs wait for it; None: not asked."""
+    """The number of jobs that wait behind the holder, as text; None: not counted."""
     may_skip: bool
     may_cancel: bool
 

@@ -1,4 +1,4 @@
-"""Limits: what is paused, how many may run at once, how often they may start, and what they may spend."""
+"""Limits: pauses, slots, rates and budgets."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from leasehold.surfaces.dashboard.pages.marks import mark
 
 ROWS = 50
 MOST_HOLDERS = 8
-WORDS: dict[Scope, str] = {"queue": "queue", "task": "task"}
 
 
 def read(page_request: PageRequest) -> dict[str, Any]:
-    """Slots, rates and groups are about all queues: who may know of some only is not shown them."""
+    """The values of the page. Slots and rates are about all queues: a caller who may see only some queues gets none."""
     operations, access = page_request.operations, page_request.caller.access
     limited = bool(access.queues)
     scope = checked_owner(page_request.request.query_params.get("scope") or None)
@@ -35,7 +34,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     return {
         "mark": mark,
         "limited": limited,
-        "pauses": [(pause, WORDS[pause.scope], _waiting(pause, cards)) for pause in pauses],
+        "pauses": [(pause, _waiting(pause, cards)) for pause in pauses],
         "queues": sorted({card.queue for card in cards}),
         "tasks": sorted({card.task for card in cards}),
         "slots": slots,
@@ -56,7 +55,7 @@ def _may_see(page_request: PageRequest, pause: PauseRecord) -> bool:
 
 
 def _waiting(pause: PauseRecord, cards: list[QueueRow]) -> int:
-    """Jobs that the pause keeps; at most as many as are counted."""
+    """The number of queued jobs that the pause keeps from starting, up to COUNT_CAP."""
     found = (card for card in cards if getattr(card, pause.scope) == pause.name)
     return min(COUNT_CAP, sum(card.counts.get(State.QUEUED, 0) for card in found))
 
@@ -67,7 +66,7 @@ def _closing(page_request: PageRequest, form: Form) -> PauseWindow:
 
 
 def _named(form: Form, field: str) -> str:
-    """What a person has typed, without blanks around it; or what the page knows, exactly as it is."""
+    """A name typed by the user, without blanks around it; or the exact name from the page."""
     return form.maybe(f"new_{field}") or form.text(field)
 
 
@@ -83,16 +82,14 @@ def _pause(scope: Scope, page_request: PageRequest, form: Form) -> Done:
     _check_scope(page_request, scope, name)
     pause = page_request.operations.pause_scope(scope, name, _closing(page_request, form))
     end = "until it is resumed" if pause.until is None else f"until {pause.until:%Y-%m-%d %H:%M:%S} UTC"
-    return Done(f"No job of the {WORDS[scope]} {name} starts {end}. Running jobs continue.")
+    return Done(f"No job of the {scope} {name} starts {end}. Running jobs continue.")
 
 
 def _resume(scope: Scope, page_request: PageRequest, form: Form) -> Done:
     name = form.text("name")
     _check_scope(page_request, scope, name)
     done = page_request.operations.resume_scope(scope, name, actor=page_request.caller.actor)
-    return Done(
-        f"The {WORDS[scope]} {name} is resumed." if done else f"The {WORDS[scope]} {name} was not paused."
-    )
+    return Done(f"The {scope} {name} is resumed." if done else f"The {scope} {name} was not paused.")
 
 
 def _set_slot(page_request: PageRequest, form: Form) -> Done:
@@ -130,7 +127,9 @@ def _top_up(page_request: PageRequest, form: Form) -> Done:
     lines = page_request.operations.top_up(job.id, {unit: amount}, actor=page_request.caller.actor)
     limit = next((line.limit for line in lines if line.scope != "group" and line.unit == unit), None)
     return Done(
-        f"It may spend {limit:,} {unit} now." if limit is not None else f"It may spend more {unit} now."
+        f"The job may spend {limit:,} {unit} now."
+        if limit is not None
+        else f"The job may spend more {unit} now."
     )
 
 
@@ -146,4 +145,4 @@ ACTIONS: tuple[Action, ...] = (
     of(limits.open_rate, _open_rate),
     of(budgets.top_up, _top_up),
 )
-"""Limits of groups are set by a verb of theirs."""
+"""The page of a group sets its budget."""

@@ -1,4 +1,4 @@
-"""A name's own mark, for the ids of a page: names may have anything in them, ids may not."""
+"""Digests of names for HTML ids: a name can be any text, an id cannot."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Now: what runs, what waits, what goes wrong."""
+"""Now: running, waiting and failed jobs, with charts of the last hour."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from leasehold.surfaces.dashboard.page_request import PageRequest
 
 MINUTES = 60
 LEAST_MINUTES = 15
-"""The charts show an hour, or less if there is less to show."""
+"""The least minutes that the charts show; without idle minutes at the beginning they show an hour at most."""
 LATELY = 5
-"""Minutes that the figures at the top are about."""
+"""Minutes that the figures at the top cover."""
 MOST_FAILURES = 8
 MOST_SLOTS = 12
 MOST_QUEUES = 20
@@ -48,7 +48,7 @@ class QueueLine:
     workers: int
     paused: PauseRecord | None
     oldest: float | None
-    """Seconds; of the queue."""
+    """Age of the oldest ready job of the queue, in seconds."""
 
 
 def read(page_request: PageRequest) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _line(row: QueueRow, ready: dict[str, float]) -> QueueLine:
 
 
 def _busy(line: QueueLine) -> tuple[int, str, str]:
-    """What has something in it comes first."""
+    """The sort key: lines with jobs come first."""
     return (0 if any(line.counts.values()) else 1, line.queue, line.task)
 
 

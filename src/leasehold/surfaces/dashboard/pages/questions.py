@@ -1,4 +1,4 @@
-"""Questions: the inbox of what jobs ask, each with a form made from its schema."""
+"""Questions: the open questions of jobs, each with a form made from its schema."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CRITERIA = ("task", "queue", "group")
 
 
 @frozen
-class QuestionAsked:
+class ShownQuestion:
     question: OpenQuestion
     form: Field
     id: str
-    """Its own on the page; a key can be any text."""
+    """The id of the form on the page; a question's key can be any text."""
     stamp: str
 
 
@@ -37,20 +37,20 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     found = page_request.operations.open_questions(**wanted, limit=ROWS + 1)
     rows = page_request.caller.visible_rows(found[:ROWS])
     return {
-        "questions": [_requested(row) for row in rows],
+        "questions": [_shown(row) for row in rows],
         "more": len(found) > ROWS,
         "requested": requested,
         "is_for_all": not any(requested.values()),
     }
 
 
-def _requested(row: OpenQuestion) -> QuestionAsked:
+def _shown(row: OpenQuestion) -> ShownQuestion:
     key = hashlib.sha256(row.key.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return QuestionAsked(row, form_of(row.schema, secret=row.secret), f"{row.job_id}-{key}", _stamp(row))
+    return ShownQuestion(row, form_of(row.schema, secret=row.secret), f"{row.job_id}-{key}", _stamp(row))
 
 
 def _stamp(question: OpenQuestion | Question) -> str:
-    """What was read when the answer was given: a key can be asked anew, with another form."""
+    """A digest of the question that the user read: the job may have asked again with the same key and another form."""
     text = f"{question.text}\0{question.schema}\0{question.secret}"
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
@@ -59,9 +59,9 @@ def _answer(page_request: PageRequest, form: Form) -> Done:
     job, key = page_request.caller.job(form.text("job")), form.text("key")
     question = next((one for one in job.questions() if one.key == key and one.status == "open"), None)
     if question is None:
-        raise InvalidInput("question", "is not open any more", "it was answered, or its time is over")
+        raise InvalidInput("question", "is not open any more", "it was answered, or it has expired")
     if form.maybe("stamp") != _stamp(question):
-        raise InvalidInput("question", "has changed meanwhile", "read it again, and answer it then")
+        raise InvalidInput("question", "has changed meanwhile", "read it again, then answer it")
     value = value_of(form_of(question.schema, secret=question.secret), form.fields)
     after = job.answer(key, value, actor=page_request.caller.actor)
     match after.state:

@@ -1,4 +1,4 @@
-"""Schedules: what is due by itself, what is coming up, and one of them closely."""
+"""Schedules: the list of schedules, their next ticks, and the details of one."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from leasehold.surfaces.dashboard.pages.marks import mark
 
 RUNS = 10
 OF_EACH = 3
-"""Of the runs of all schedules: one that is often due leaves room for others."""
+"""Ticks of one schedule among the next ticks of all: a frequent schedule must leave room for others."""
 MISSED = {
     "one": "one job makes up for all of them",
-    "skip": "they are left out",
+    "skip": "they are skipped",
     "all": "each of them gets its job",
 }
 OVERLAP = {
@@ -39,7 +39,7 @@ OVERLAP = {
 class Tick:
     at: datetime
     local: str
-    """In the schedule's own zone."""
+    """The time in the schedule's own zone."""
     short: str
 
 
@@ -48,11 +48,11 @@ class Line:
     row: ScheduleRow
     look: Badge
     words: str
-    """When, for people."""
+    """When it is due, in words."""
     ticks: tuple[Tick, ...]
-    """The next ones; none while nothing makes them."""
+    """The next ticks; none while it is paused or orphaned."""
     trouble: str = ""
-    """Why they cannot be told."""
+    """Why the next ticks are unknown."""
 
 
 def read(page_request: PageRequest) -> dict[str, Any]:
@@ -85,24 +85,25 @@ def read(page_request: PageRequest) -> dict[str, Any]:
 def line_of(row: ScheduleRow, now: datetime) -> Line:
     words = when_in_words(row)
     if row.orphaned:
-        note = "its code is gone: no live worker declares it, and nobody makes its jobs"
+        note = "its code is gone: no live worker declares it, so it makes no jobs"
         return Line(row, Badge("warn", "orphaned", note), words, ())
     if row.paused:
         return Line(row, Badge("paused", "paused", "no ticks until it is resumed"), words, ())
     try:
         ticks = upcoming(row.every, row.cron, row.tz, row.next_at)
     except (InvalidInput, StopIteration, OverflowError) as error:
-        return Line(row, Badge("ok", "on"), words, (), str(error) or "its next runs cannot be told")
+        return Line(row, Badge("ok", "on"), words, (), str(error) or "its next ticks are unknown")
     if (now - row.next_at).total_seconds() > 60:
         return Line(
-            row, Badge("warn", "late", "a tick is due, and nobody has dealt with it yet"), words, ticks
+            row, Badge("warn", "late", "a tick is due, and no worker has handled it yet"), words, ticks
         )
     return Line(row, Badge("ok", "on"), words, ticks)
 
 
 @functools.lru_cache(maxsize=2048)
 def upcoming(every: float | None, cron: str | None, tz: str, next_at: datetime) -> tuple[Tick, ...]:
-    """Raises InvalidInput where the zone is not known here. A stream asks for the same ones every second."""
+    """The next ticks, cached because a stream needs the same ones every second. Raises InvalidInput for a time zone
+    that is unknown here."""
     schedule = Schedule(name="", task="", every=every, cron=cron, tz=tz)
     ticks = schedule.upcoming(next_at, RUNS)
     zone = ZoneInfo(tz)

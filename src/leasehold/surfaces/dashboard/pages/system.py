@@ -1,4 +1,4 @@
-"""System: is everything well, what runs here and with which settings, and who has done what."""
+"""System: health, versions, settings and the audit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from leasehold.surfaces.dashboard.page_request import LIVE, PageRequest
 ROWS = 30
 MOST_TASKS, MOST_TENANTS = 200, 200
 EXAMINED_WITHIN = 120.0
-"""Seconds: somebody has asked for it, and waits."""
+"""Seconds that an examination may take: a user has started it, and waits."""
 LONGEST_DETAIL = 200
 AUDIT_FILTERS = ("actor", "verb", "target")
 
@@ -57,14 +57,14 @@ class ShownTask:
     queue: str
     about: str
     settings: tuple[tuple[str, str], ...]
-    """Those that are not as usual."""
+    """The settings that differ from the defaults."""
 
 
 @frozen
 class ShownEntry:
     row: AuditRow
     job_id: str | None
-    """Of its target, if that is a job."""
+    """The id of the target, if it is a job."""
     detail: str
 
 
@@ -85,10 +85,10 @@ def read(page_request: PageRequest) -> dict[str, Any]:
         "tasks": _tasks(page_request),
         "tenants_here": _tenants(page_request),
         "packages": list(_packages()),
-        # Of the machine, which belongs to no tenant and no queue.
+        # The machine's settings belong to no tenant and no queue.
         "settings": _settings(page_request) if _sees_machine(page_request) else None,
         "audit": _audit(page_request),
-        # What was examined is as of its moment, and too dear to be looked at again and again.
+        # An examination is too expensive to repeat in a stream.
         "page": dataclasses.replace(PAGE, live=False) if examines else PAGE,
     }
 
@@ -148,11 +148,11 @@ def _unusual(settings: Any) -> tuple[tuple[str, str], ...]:
     for name in _SHOWN_OF_TASKS:
         value = getattr(settings, name)
         if value != getattr(usual, name):
-            shown.append((name, _said(value)))
+            shown.append((name, _formatted(value)))
     return tuple(shown)
 
 
-def _said(value: Any) -> str:
+def _formatted(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, dict):
@@ -169,7 +169,7 @@ def _tenants(page_request: PageRequest) -> list[Any]:
 
 
 def _audit(page_request: PageRequest) -> dict[str, Any] | None:
-    """None: it is for admins, of all queues. Reading it changes nothing, so the read-only switch leaves it to them."""
+    """A page of the audit. None: the caller is no admin of all queues. A read-only dashboard shows it too."""
     access, query = page_request.caller.access, page_request.request.query_params
     if not access.may("admin") or access.queues:
         return None

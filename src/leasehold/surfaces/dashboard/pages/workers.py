@@ -1,4 +1,4 @@
-"""Workers: who works here, which leases they hold, and what runs outside of them."""
+"""Workers: the live workers, their leases, and executions outside them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from leasehold.surfaces.dashboard.pages.marks import mark
 ROWS = 50
 MOST_EXECUTIONS = 500
 LATE = 25.0
-"""Seconds. A worker tells of itself every 10; after 45 it is not counted on, and not listed."""
+"""Seconds. A worker reports every 10 s; after 45 s without a report it no longer counts as live, and is not listed."""
 
 
 @frozen
 class Held:
-    """A lease, and its length as far as it is known."""
+    """A lease, and its length as far as we know it."""
 
     row: LeaseRow
     length: float
@@ -32,7 +32,7 @@ class Held:
 
 
 def read(page_request: PageRequest) -> dict[str, Any]:
-    """Who may know of some queues only sees what is in them; workers are of all queues."""
+    """The values of the page. Workers are about all queues: a caller who may see only some queues gets none."""
     operations = page_request.operations
     worker = page_request.request.query_params.get("worker") or None
     cursor = page_request.request.query_params.get("cursor") or None
@@ -61,14 +61,14 @@ def read(page_request: PageRequest) -> dict[str, Any]:
 
 def look_of(card: WorkerCard, now: datetime) -> Badge:
     if card.seen_at is not None and (now - card.seen_at).total_seconds() > LATE:
-        return Badge("warn", "silent", "it should tell of itself every 10 s; after 45 s it is not counted on")
+        return Badge("warn", "silent", "it should report every 10 s; after 45 s it no longer counts as live")
     if card.draining:
-        return Badge("stopping", "draining", "it takes no new jobs, and leaves when the last has ended")
+        return Badge("stopping", "draining", "it takes no new jobs, and ends after its last job")
     return Badge("running", "working") if card.running else Badge("ok", "ready")
 
 
 def _held(page_request: PageRequest, row: LeaseRow) -> Held:
-    """A lease is as long as its task says, where that is known here; a call may have said otherwise."""
+    """A lease with its length: that of its task's settings, if the task is known here. A call may have set another."""
     task = page_request.caller.app.__internals__.tasks.definitions.get(row.task)
     length = DEFAULT_LEASE if task is None else seconds(task.settings.lease, "lease")
     return Held(row, max(length, row.expires_in), row.expires_in < 0)
@@ -80,4 +80,4 @@ def _orphans_first(rows: list[ExecutionRow]) -> list[ExecutionRow]:
 
 PAGE = Page("workers", "workers", "workers.html", read)
 ACTIONS: tuple[Action, ...] = ()
-"""Giving up an orphan is a verb of its job."""
+"""The page of a job has the button to abandon its orphan."""

@@ -1,4 +1,4 @@
-// What pages cannot do by themselves: rest while somebody reads, keys, copying. Every page works without it.
+// Pauses updates while the user reads or types; keyboard shortcuts, copying, charts. Every page works without it.
 "use strict";
 (() => {
   document.documentElement.classList.add("scripted");
@@ -25,7 +25,7 @@
     return "";
   }
 
-  function tell() {
+  function showStatus() {
     if (!light) return;
     const why = resting();
     light.classList.toggle("on", !why && !lost);
@@ -33,28 +33,28 @@
     word.textContent = lost ? "Disconnected, reconnecting" : why || "Live";
     if (!why && missed && connection) {
       missed = false;
-      connection.reader?.cancel();  // comes back at once, with the page as it is now
+      connection.reader?.cancel();  // it reconnects at once, and gets the present page
     }
   }
 
   if (light) {
     keep.checked = kept();
     keep.addEventListener("change", () => {
-      try { localStorage.setItem("leasehold-keep-live", keep.checked ? "1" : "0"); } catch { /* for this page only */ }
-      tell();
+      try { localStorage.setItem("leasehold-keep-live", keep.checked ? "1" : "0"); } catch { /* the choice holds for this page only */ }
+      showStatus();
     });
-    main.addEventListener("htmx:sse:after:connection", (event) => { connection = event.detail.connection; lost = false; tell(); });
-    main.addEventListener("htmx:sse:error", () => { lost = true; tell(); });
-    main.addEventListener("htmx:sse:close", () => { lost = true; tell(); });
+    main.addEventListener("htmx:sse:after:connection", (event) => { connection = event.detail.connection; lost = false; showStatus(); });
+    main.addEventListener("htmx:sse:error", () => { lost = true; showStatus(); });
+    main.addEventListener("htmx:sse:close", () => { lost = true; showStatus(); });
     main.addEventListener("htmx:sse:before:message", (event) => {
       if (resting()) { event.detail.cancelled = true; missed = true; }
-      tell();
+      showStatus();
     });
-    main.addEventListener("htmx:sse:after:message", () => { lost = false; mark(); draw(); tell(); });
-    for (const name of ["selectionchange", "focusin", "focusout", "toggle", "visibilitychange"]) document.addEventListener(name, () => setTimeout(tell), true);
-    window.addEventListener("focus", tell);
-    window.addEventListener("blur", tell);
-    tell();
+    main.addEventListener("htmx:sse:after:message", () => { lost = false; mark(); draw(); showStatus(); });
+    for (const name of ["selectionchange", "focusin", "focusout", "toggle", "visibilitychange"]) document.addEventListener(name, () => setTimeout(showStatus), true);
+    window.addEventListener("focus", showStatus);
+    window.addEventListener("blur", showStatus);
+    showStatus();
   }
 
   // -- keys ------------------------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@
   });
   if (location.hash === "#search") document.getElementById("search")?.focus();
 
-  // One question at a time; a click elsewhere closes it.
+  // A click elsewhere closes an open form.
   document.addEventListener("click", (event) => {
     for (const open of main.querySelectorAll("details.asking[open]")) if (!open.contains(event.target)) open.open = false;
     const copy = event.target.closest?.("button[data-copy]");
@@ -110,10 +110,6 @@
       navigator.clipboard?.writeText(text).then(() => { copy.textContent = "Copied"; setTimeout(() => { copy.textContent = "Copy"; }, 1500); });
     }
   });
-
-  // A long verb goes on by itself, part after part.
-  const on = document.querySelector("form[data-go-on]");
-  if (on) setTimeout(() => on.requestSubmit(), 50);
 
   // -- charts ----------------------------------------------------------------------------------------------------
   const charts = new Map();
