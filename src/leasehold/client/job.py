@@ -215,27 +215,27 @@ class Job(Generic[R]):
     # -- verbs -----------------------------------------------------------------------------------------------------
     def cancel(self, reason: str | None = None, *, actor: str | None = None) -> Self:
         """Cancel the job: at once or, if it runs, as soon as its worker gets the request."""
-        return self._updated(self._operator.call(jobs.cancel, self.id, reason=reason, actor=actor))
+        return self._set(self._operator.call(jobs.cancel, self.id, reason=reason, actor=actor))
 
     acancel = aio(cancel)
 
     def pause(self, reason: str | None = None, *, actor: str | None = None) -> Self:
         """Pause the job, so that it can be resumed: at once or, if it runs, as soon as its worker gets the request."""
-        return self._updated(self._operator.call(jobs.pause, self.id, reason=reason, actor=actor))
+        return self._set(self._operator.call(jobs.pause, self.id, reason=reason, actor=actor))
 
     apause = aio(pause)
 
     def interrupt(self, reason: str | None = None, *, actor: str | None = None) -> Self:
         """Pause the job if it is running, else cancel it. The database decides by the job's state at that moment, so
         there is no need to read the state first."""
-        return self._updated(self._operator.call(jobs.interrupt, self.id, reason=reason, actor=actor))
+        return self._set(self._operator.call(jobs.interrupt, self.id, reason=reason, actor=actor))
 
     ainterrupt = aio(interrupt)
 
     def abandon(self, reason: str | None = None, *, actor: str | None = None) -> Self:
         """Give up on an execution that no worker watches or will find again, because its machine is gone. The attempt
         counts as failed. If the execution is still alive, the next attempt runs beside it."""
-        return self._updated(self._operator.call(jobs.abandon, self.id, reason=reason, actor=actor))
+        return self._set(self._operator.call(jobs.abandon, self.id, reason=reason, actor=actor))
 
     aabandon = aio(abandon)
 
@@ -245,26 +245,26 @@ class Job(Generic[R]):
         """Resume a paused, failed or timed-out job, with other arguments if given. Stored steps do not run again,
         unless `fresh=True` deletes them and the checkpoint."""
         given = None if args is None else dict(args)
-        return self._updated(self._operator.call(jobs.resume, self.id, args=given, fresh=fresh, actor=actor))
+        return self._set(self._operator.call(jobs.resume, self.id, args=given, fresh=fresh, actor=actor))
 
     aresume = aio(resume)
 
     def skip(self, reason: str | None = None, *, actor: str | None = None) -> Self:
         """Leave a failed job as it is, and let its lane go on."""
-        return self._updated(self._operator.call(jobs.skip, self.id, reason=reason, actor=actor))
+        return self._set(self._operator.call(jobs.skip, self.id, reason=reason, actor=actor))
 
     askip = aio(skip)
 
     def snooze(self, until: datetime, reason: str | None = None, *, actor: str | None = None) -> Self:
         """Set when a pending, queued or paused job is due; a time in the past means now. It keeps its place in its
         lane, which waits for it."""
-        return self._updated(self._operator.call(jobs.snooze, self.id, until=until, reason=reason, actor=actor))
+        return self._set(self._operator.call(jobs.snooze, self.id, until=until, reason=reason, actor=actor))
 
     asnooze = aio(snooze)
 
     def release(self, *, actor: str | None = None) -> Self:
         """Release a job that was enqueued on hold."""
-        return self._updated(self._operator.call(jobs.release, self.id, actor=actor))
+        return self._set(self._operator.call(jobs.release, self.id, actor=actor))
 
     arelease = aio(release)
 
@@ -285,7 +285,7 @@ class Job(Generic[R]):
     def answer(self, key: str, value: Any, *, actor: str | None = None) -> Self:
         """Answer a question with a JSON value. A waiting job goes on; a paused one keeps the answer for its resume.
         Raises InvalidAnswer if the value does not fit the question."""
-        return self._updated(self._operator.call(questions.answer, self.id, key, value, actor=actor))
+        return self._set(self._operator.call(questions.answer, self.id, key, value, actor=actor))
 
     aanswer = aio(answer)
 
@@ -307,7 +307,7 @@ class Job(Generic[R]):
 
     atop_up = aio(top_up)
 
-    def _updated(self, row: domain.Job) -> Self:
+    def _set(self, row: domain.Job) -> Self:
         self._row = row
         return self
 

@@ -1,4 +1,4 @@
-"""Calls of tasks by their names, as requests."""
+"""Enqueues over HTTP: calls of tasks by name, as requests."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from leasehold.remote.exchange import Answer, Ask, Talk
 MOST_AT_ONCE = 1000
 """Jobs of one request."""
 LONGEST_KEY = 180
-"""Characters; the number of a piece comes behind it."""
+"""Characters; `enqueue_many` appends the number of the piece."""
 
 
 class CallOptions(TypedDict, total=False):
-    """What a call may say besides its arguments. Everything else is as the task says."""
+    """Settings of one call; the task decides everything else."""
 
     delay: Duration
     at: datetime | None
@@ -36,7 +36,7 @@ class CallOptions(TypedDict, total=False):
 
 
 class NewJob(CallOptions, total=False):
-    """One call of many."""
+    """One call of `enqueue_many`."""
 
     task: Required[str]
     args: Mapping[str, Any]
@@ -44,7 +44,7 @@ class NewJob(CallOptions, total=False):
 
 @frozen
 class Stored:
-    """A job that was stored, or the one that was there already."""
+    """A job that was created, or an existing one with the same unique key or idempotency key."""
 
     id: str
     created: bool
@@ -55,7 +55,7 @@ class Stored:
 
 
 def enqueue(task: str, args: Mapping[str, Any] | None, key: str | None, options: CallOptions) -> Talk[Stored]:
-    """Stored once, however often it has to be sent: the key tells the server that it is the same request."""
+    """Enqueue one job. The key makes the request safe to repeat: the server recognises it and stores one job."""
     body = _body({**options, "task": task, "args": args or {}})
     return Stored.of((yield _once("/v1/jobs", body, _checked_key(key))))
 
@@ -76,7 +76,8 @@ def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Talk[list[Stored]]
 
 
 def plain_args(args: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """As JSON: also models, times and what else pydantic knows how to write. Raises NotSerializable."""
+    """Arguments as plain JSON values; pydantic converts models, times and other types it knows. Raises
+    NotSerializable."""
     try:
         plain: dict[str, Any] = to_jsonable_python(dict(args))
     except ValueError:
@@ -93,7 +94,7 @@ def _body(job: NewJob) -> dict[str, Any]:
     body: dict[str, Any] = dict(job)
     if unknown := body.keys() - NewJob.__annotations__.keys() - CallOptions.__annotations__.keys():
         known = ", ".join(CallOptions.__annotations__)
-        raise InvalidInput(min(unknown), "cannot be said over HTTP", f"a call takes {known}")
+        raise InvalidInput(min(unknown), "cannot be set over HTTP", f"a call takes {known}")
     body["args"] = plain_args(job.get("args") or {}, job["task"])
     if body.get("delay") is not None:
         body["delay"] = seconds(body["delay"], "delay")
@@ -115,6 +116,6 @@ def _checked_key(key: str | None) -> str:
 
 
 def _pieces(calls: Iterable[NewJob]) -> Iterator[Sequence[NewJob]]:
-    coming = iter(calls)
-    while piece := list(islice(coming, MOST_AT_ONCE)):
+    rest = iter(calls)
+    while piece := list(islice(rest, MOST_AT_ONCE)):
         yield piece

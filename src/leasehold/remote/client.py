@@ -1,4 +1,4 @@
-"""`Remote`: the jobs behind a server, as `Leasehold` has those in a database."""
+"""`Remote`: the jobs behind a server, with the verbs of `Leasehold`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class RemoteView(View):
         idempotency_key: str | None = None,
         **settings: Unpack[CallOptions],
     ) -> Job[Any]:
-        """Enqueue a task by its name: `api.enqueue("add", {"a": 1}, delay="10m", group="g")`. If the connection is lost
-        it is sent once more, and makes one job. With an `idempotency_key` of your own you can do the same: within a day
-        it makes one job, whoever repeats the call."""
+        """Enqueue a task by its name: `api.enqueue("add", {"a": 1}, delay="10m", group="g")`. If the connection is
+        lost, the request is sent once more, and still makes one job. With your own `idempotency_key` you can repeat the
+        call yourself: all calls with one key make one job within a day."""
         return self._made(self._line.run(calls.enqueue(name, args, idempotency_key, settings)))
 
     async def aenqueue(
@@ -47,8 +47,9 @@ class RemoteView(View):
         return self._made(await self._line.arun(calls.enqueue(name, args, idempotency_key, settings)))
 
     def enqueue_many(self, jobs: Iterable[NewJob], *, idempotency_key: str | None = None) -> list[Job[Any]]:
-        """Enqueue many, of any tasks: `api.enqueue_many([{"task": "add", "args": {"a": 1}, "group": "g"}])`. Up to
-        1,000 are stored all or none; more go in pieces of 1,000, and PartlyStored tells how far it went."""
+        """Enqueue many jobs, of any tasks: `api.enqueue_many([{"task": "add", "args": {"a": 1}, "group": "g"}])`. Up to
+        1,000 jobs are stored all or none; more are sent in pieces of 1,000. If a later piece fails, PartlyStored has
+        the ids of the jobs that were stored."""
         made = self._line.run(calls.enqueue_many(jobs, idempotency_key))
         return [self._made(one) for one in made]
 
@@ -75,10 +76,10 @@ class Tenant(RemoteView):
 
 
 class Remote(RemoteView):
-    """A server of the HTTP API. Its verbs are those of `Leasehold`, with an async twin each, and raise the same errors;
-    besides them RemoteUnreachable and RemoteError. May be used from many threads. `tenant` names whose jobs it is
-    about, for a token of many. `timeout` is how long the server may take to answer; verbs that wait for something
-    wait that much longer. In async code, `async with Remote(…) as api:` keeps the connections open between calls."""
+    """A server of the HTTP API. Its verbs are those of `Leasehold`, each with an async twin, and raise the same errors,
+    and also RemoteUnreachable and RemoteError. Threads may share it. `tenant` chooses the tenant, for a token that is
+    valid for several. `timeout` is how long the server may take to answer; verbs that wait add it to their own time. In
+    async code, `async with Remote(…) as api:` keeps the connections open between calls."""
 
     def __init__(
         self, url: str, *, token: str | None = None, tenant: str | None = None, timeout: Duration = 30
@@ -94,7 +95,7 @@ class Remote(RemoteView):
         return Tenant(Line(self._line.connections, checked_tenant(name)))
 
     def close(self) -> None:
-        """Close the connections. It opens new ones if it is used again."""
+        """Close the connections. The next call opens new ones."""
         self._line.connections.close()
 
     async def aclose(self) -> None:

@@ -1,4 +1,5 @@
-"""The operator on a server: each verb by its HTTP line in the table, and what waits or takes long."""
+"""The operator on a server: calls each verb by its HTTP line in the table; waits and bulk calls take several
+requests."""
 
 from __future__ import annotations
 
@@ -37,11 +38,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST_IN_BULK = 1000
-"""Jobs that one request of a bulk verb is about: a server, or a proxy, has no patience for more."""
+"""Jobs of one bulk request: with more, a server or proxy could time out."""
 
 
 class RemoteOperator:
-    """Calls verbs on one server, about the jobs of one tenant."""
+    """Calls verbs on one server, for the jobs of one tenant."""
 
     def __init__(self, line: Line) -> None:
         self.line = line
@@ -103,7 +104,7 @@ class RemoteOperator:
         return self._readable(await self.line.arun(_status(name, wait, since, tasks, partial, noted)))
 
     def _readable(self, status: GroupStatus) -> GroupStatus:
-        """Results that are files are read when somebody looks at them."""
+        """Let results that are files be read at their first use."""
 
         def reader(job_id: str) -> Callable[[], Any]:
             return lambda: json.loads(self.ended(job_id, 0)[1] or "null")
@@ -125,7 +126,7 @@ class RemoteOperator:
 
 # -- a verb as a request -----------------------------------------------------------------------------------------------
 def request_of(verb: Verb[..., Any], given: Mapping[str, Any]) -> Ask:
-    """The target and other names in the path, the rest in the query or the body."""
+    """Make the request of a verb: names go into the path, other arguments into the query or the body."""
     if not verb.http:
         raise InvalidInput(verb.name, "cannot be called over HTTP", "call it where the database is")
     sent = {one.name: one for one in verb.params if not one.internal}
@@ -144,22 +145,22 @@ def request_of(verb: Verb[..., Any], given: Mapping[str, Any]) -> Ask:
 
 
 def _part(name: str, in_path: list[str], given: Mapping[str, Any], sent: Mapping[str, Param]) -> str:
-    """The first name in a path is the target's, whatever the verb calls it."""
+    """Fill in one name of the path. The first one is the target, though the verb's parameter may have another name."""
     if name in sent and name not in in_path and in_path:
         in_path.append(name)
     return part(given[in_path[-1]])
 
 
 def _criterion(one: Param, value: Any) -> Any:
-    """The server takes an empty text for none: it would tell of everything, or the first page again."""
+    """Refuse an empty text: the server takes it for no filter, and would list everything, or the first page again."""
     if value == "":
         raise InvalidInput(one.public, "is empty", "give a text, or leave it out")
     return to_jsonable_python(value)
 
 
 def _plain(one: Param, value: Any) -> Any:
-    """As JSON: also models, times and what else pydantic knows how to write. Raises NotSerializable."""
-    with contextlib.suppress(ValueError):  # what is wrong with it, the next line says
+    """Return a plain JSON value; pydantic converts models, times and other types it knows. Raises NotSerializable."""
+    with contextlib.suppress(ValueError):  # `encode` reports the problem
         value = to_jsonable_python(value)
     encode(value, one.public)
     return value
@@ -167,11 +168,11 @@ def _plain(one: Param, value: Any) -> Any:
 
 def _refuse_actor(*actors: str | None) -> None:
     if any(actor is not None for actor in actors):
-        raise InvalidInput("actor", "is not yours to say over HTTP", "leave it out: it is the token's name")
+        raise InvalidInput("actor", "cannot be chosen over HTTP", "leave it out: it is the token's name")
 
 
 def read(kind: Any, answer: Answer) -> Any:
-    """The value of this type that is in an answer."""
+    """Read a value of this type from an answer."""
     if kind is bool:
         return bool(answer.of("changed"))
     try:
@@ -198,7 +199,7 @@ def _ending(job_id: str, timeout: float | None) -> Talk[tuple[Job, str | None]]:
             if left <= 0:
                 raise WaitTimedOut(job_id, timeout or 0.0, answer.of("state"))
     except JobNotSucceeded:
-        pass  # the row says how it ended
+        pass  # the job's record says how it ended
     return read(Job, (yield _job(job_id))), text
 
 
@@ -220,7 +221,7 @@ def _status(
 
 
 def _stopping(request: StopRequest) -> Talk[StopReport]:
-    """The server waits for a minute at most; then we look after those that still run."""
+    """Stop jobs. The server waits for a minute at most; after that, wait for each job that still runs."""
     _refuse_actor(request.actor)
     until = time.monotonic() + request.longest
     first = min(request.longest, LONGEST_WAIT)
@@ -257,7 +258,7 @@ def _in_pieces(request: BulkRequest) -> Talk[BulkReport]:
 
 
 def _piece(request: BulkRequest, left: int, cursor: str | None) -> Ask:
-    """Only a dry run may be sent twice: the second report of a verb would not tell what the first has done."""
+    """Make one request. Only a dry run may be repeated: a second report would not count what the first request did."""
     criteria = {name: getattr(request.filter, name) for name in ("queue", "task", "lane", "group", "tag")}
     for name, value in criteria.items():
         if value == "":
@@ -277,7 +278,7 @@ def _piece(request: BulkRequest, left: int, cursor: str | None) -> Ask:
 
 
 def _together(one: BulkReport, two: BulkReport) -> BulkReport:
-    """As if it had been one request."""
+    """Add up two reports as if they were of one request."""
     refused = {(refusal.error, refusal.state): refusal for refusal in one.refused}
     for refusal in two.refused:
         key = refusal.error, refusal.state

@@ -1,4 +1,4 @@
-"""The way to a server: connections, with threads and with asyncio, and what is done when one is lost."""
+"""Connections to a server, for threads and asyncio, and the retry after a lost one."""
 
 from __future__ import annotations
 
@@ -23,12 +23,13 @@ from leasehold.remote.stream import Following, is_stream
 T = TypeVar("T")
 
 _LOST = (httpx2.NetworkError, httpx2.RemoteProtocolError)
-"""The connection broke: nobody knows whether the server has heard us."""
+"""The connection broke: the server may or may not have got the request."""
 
 
 class Connections:
-    """To one server. Those for threads are made when first used, and anew after a fork; asyncio has one set for each
-    talk, unless `keep` holds one for a loop, since connections belong to the loop that has opened them."""
+    """Connections to one server. Threads share a client, made at first use and anew after a fork. Under asyncio each
+    exchange has a client of its own, because connections belong to their event loop; `keep` holds one open for a
+    loop."""
 
     def __init__(self, url: str, token: str | None, timeout: Duration) -> None:
         self.url = _checked_url(url)
@@ -77,7 +78,7 @@ class Connections:
 
 @frozen
 class Line:
-    """What every handle asks: one server, about the jobs of one tenant."""
+    """Sends the requests of all handles: to one server, for the jobs of one tenant."""
 
     connections: Connections
     tenant: str | None = None
@@ -133,7 +134,7 @@ class Line:
         raise AssertionError("the last try has answered or raised")
 
     def follow(self, following: Following) -> Iterator[Update]:
-        """A stream of events, over as many connections as it takes."""
+        """Yield a job's updates, over as many connections as it takes."""
         while not following.over:
             ask = following.ask()
             try:
@@ -141,8 +142,8 @@ class Line:
                     if not is_stream(stream.status_code, stream.headers.get("content-type", "")):
                         answer_to(stream.status_code, stream.read())
                     following.opened()
-                    for reported in httpx2.EventSource(stream, max_event_size=None):
-                        if (event := following.received(reported.data)) is not None:
+                    for message in httpx2.EventSource(stream, max_event_size=None):
+                        if (event := following.received(message.data)) is not None:
                             yield event
             except httpx2.RequestError as error:
                 following.lost(self._unreachable(error))
@@ -160,8 +161,8 @@ class Line:
                         if not is_stream(stream.status_code, stream.headers.get("content-type", "")):
                             answer_to(stream.status_code, await stream.aread())
                         following.opened()
-                        async for reported in httpx2.EventSource(stream, max_event_size=None):
-                            if (event := following.received(reported.data)) is not None:
+                        async for message in httpx2.EventSource(stream, max_event_size=None):
+                            if (event := following.received(message.data)) is not None:
                                 yield event
                 except httpx2.RequestError as error:
                     following.lost(self._unreachable(error))
@@ -185,7 +186,7 @@ class Line:
         }
 
     def _unreachable(self, error: httpx2.RequestError) -> RemoteUnreachable:
-        # What a connection says of itself may be nothing at all; a header, and so the token, it never is.
+        # The text of a connection error may be empty. It never contains a header, and so never the token.
         cause = str(error) or type(error).__name__
         if isinstance(error, httpx2.TimeoutException):
             cause = f"no answer within {self.connections.timeout:g} s"
@@ -217,7 +218,7 @@ def _checked_url(url: str) -> str:
 
 
 def _checked_token(token: str) -> str:
-    """Of a file it may have the line's end with it. What cannot be sent would be quoted in an error: it is not told."""
+    """Check and strip a token, which may end with a newline if it was read from a file. The error must not quote it."""
     text = token.strip()
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         raise InvalidInput("token", "is not a token", "give what `leasehold tokens create` printed")
