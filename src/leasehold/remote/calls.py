@@ -16,7 +16,7 @@ from leasehold.domain.checks.instants import checked_instant
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.frozen import frozen
 from leasehold.errors import InvalidInput, LeaseholdError, PartlyStored
-from leasehold.remote.exchange import Answer, Ask, Talk
+from leasehold.remote.exchange import Exchange, Request, Response
 
 MOST_AT_ONCE = 1000
 """Jobs of one request."""
@@ -50,23 +50,25 @@ class Stored:
     created: bool
 
     @classmethod
-    def of(cls, answer: Answer) -> Stored:
-        return cls(answer.of("id"), answer.of("created"))
+    def of(cls, response: Response) -> Stored:
+        return cls(response.of("id"), response.of("created"))
 
 
-def enqueue(task: str, args: Mapping[str, Any] | None, key: str | None, options: CallOptions) -> Talk[Stored]:
+def enqueue(
+    task: str, args: Mapping[str, Any] | None, key: str | None, options: CallOptions
+) -> Exchange[Stored]:
     """Enqueue one job. The key makes the request safe to repeat: the server recognises it and stores one job."""
     body = _body({**options, "task": task, "args": args or {}})
     return Stored.of((yield _once("/v1/jobs", body, _checked_key(key))))
 
 
-def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Talk[list[Stored]]:
+def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Exchange[list[Stored]]:
     key, made = _checked_key(key), list[Stored]()
     for number, jobs in enumerate(_pieces(calls)):
-        ask = _once("/v1/jobs/batch", {"jobs": [_body(job) for job in jobs]}, f"{key}/{number}")
+        request = _once("/v1/jobs/batch", {"jobs": [_body(job) for job in jobs]}, f"{key}/{number}")
         try:
-            answer = yield ask
-            made += [Stored.of(Answer(answer.status, one)) for one in answer.of("jobs")]
+            response = yield request
+            made += [Stored.of(Response(response.status, one)) for one in response.of("jobs")]
         except LeaseholdError as error:
             if not made:
                 raise
@@ -86,8 +88,8 @@ def plain_args(args: Mapping[str, Any], task: str) -> dict[str, Any]:
     return plain
 
 
-def _once(path: str, body: Mapping[str, Any], key: str) -> Ask:
-    return Ask("POST", path, body=body, headers={"Idempotency-Key": key}, repeat=True)
+def _once(path: str, body: Mapping[str, Any], key: str) -> Request:
+    return Request("POST", path, body=body, headers={"Idempotency-Key": key}, repeat=True)
 
 
 def _body(job: NewJob) -> dict[str, Any]:

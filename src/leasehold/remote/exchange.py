@@ -22,7 +22,7 @@ LONGEST_WAIT = 60.0
 
 
 @frozen
-class Ask:
+class Request:
     method: Literal["GET", "POST", "PUT"]
     path: str
     params: Mapping[str, Any] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Ask:
 
 
 @frozen
-class Answer:
+class Response:
     status: int
     data: Any
 
@@ -52,30 +52,30 @@ class Answer:
         try:
             return values.validate_python(self.data)
         except ValidationError as error:
-            raise strange(self.status, str(error)) from error
+            raise unexpected(self.status, str(error)) from error
 
     def of(self, name: str) -> Any:
         """Return one field of the JSON object."""
         if not isinstance(self.data, dict) or name not in self.data:
-            raise strange(self.status, f"{name} is not in it")
+            raise unexpected(self.status, f"{name} is not in it")
         return self.data[name]
 
 
-Talk = Generator[Ask, Answer, T]
+Exchange = Generator[Request, Response, T]
 """Yields requests, gets their answers, and returns the result."""
 
 
-def get(path: str, wait: float = 0.0, **params: Any) -> Ask:
-    return Ask("GET", path, params if not wait else {**params, "wait": wait}, wait=wait, repeat=True)
+def get(path: str, wait: float = 0.0, **params: Any) -> Request:
+    return Request("GET", path, params if not wait else {**params, "wait": wait}, wait=wait, repeat=True)
 
 
-def post(path: str, body: Mapping[str, Any] | None = None, wait: float = 0.0) -> Ask:
-    return Ask("POST", path, body=body, wait=wait)
+def post(path: str, body: Mapping[str, Any] | None = None, wait: float = 0.0) -> Request:
+    return Request("POST", path, body=body, wait=wait)
 
 
-def once(ask: Ask, read: Callable[[Answer], T]) -> Talk[T]:
+def once(request: Request, read: Callable[[Response], T]) -> Exchange[T]:
     """An exchange of one request."""
-    return read((yield ask))
+    return read((yield request))
 
 
 def part(name: str) -> str:
@@ -83,22 +83,22 @@ def part(name: str) -> str:
     return quote(name, safe="").replace(".", "%2E")
 
 
-def answer_to(status: int, content: bytes) -> Answer:
+def parse_response(status: int, content: bytes) -> Response:
     """Parse a response. Raises the error that the server reported."""
     try:
         data = json.loads(content) if content else None
     except (ValueError, RecursionError):
         data = None
         if status < 400:
-            raise strange(status, "it is no JSON") from None
+            raise unexpected(status, "it is no JSON") from None
     if status >= 400:
         raise error_of(status, data)
     if status >= 300 and status != 304:
-        raise strange(status, "it is a redirect")
-    return Answer(status, data)
+        raise unexpected(status, "it is a redirect")
+    return Response(status, data)
 
 
-def strange(status: int, problem: str) -> RemoteError:
+def unexpected(status: int, problem: str) -> RemoteError:
     return RemoteError(
         status, "unexpected-answer", f"the answer is not one of Leasehold's: {problem}; check the URL"
     )

@@ -10,7 +10,7 @@ from leasehold.domain.errors import LeaseholdError, RemoteError, RemoteUnreachab
 from leasehold.domain.poll import Poll
 from leasehold.domain.states import State
 from leasehold.domain.stream import STATE, Update
-from leasehold.remote.exchange import LONGEST_WAIT, Ask, answer_to, strange
+from leasehold.remote.exchange import LONGEST_WAIT, Request, parse_response, unexpected
 
 _UPDATE = TypeAdapter(Update)
 AT_REST = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED})
@@ -23,7 +23,7 @@ def is_stream(status: int, content_type: str) -> bool:
     """Whether the response is a stream; if not, it is a problem. Raises RemoteError for a page of a proxy: it would
     look like a lost stream, and be requested again without end."""
     if status == 200 and not content_type.lower().startswith("text/event-stream"):
-        raise strange(status, "it is not an event stream")
+        raise unexpected(status, "it is not an event stream")
     return status == 200
 
 
@@ -44,10 +44,10 @@ class Following:
         self.over = False
         """Whether the job has ended and every update was delivered."""
 
-    def ask(self) -> Ask:
+    def request(self) -> Request:
         """Request the stream after the last update. With a time-out, the server ends the stream in time."""
         left = None if self._deadline is None else max(0.01, self._deadline - time.monotonic())
-        return Ask(
+        return Request(
             "GET",
             f"/v1/jobs/{self._job_id}/watch",
             {"wait": None if left is None else min(left, LONGEST_WAIT)},
@@ -60,7 +60,7 @@ class Following:
 
     def received(self, data: str) -> Update | None:
         """Read one update. None: a state that was delivered before the connection was lost."""
-        event = answer_to(200, data.encode()).read(_UPDATE)
+        event = parse_response(200, data.encode()).read(_UPDATE)
         self._since = event.seq
         if event.kind != STATE:
             return event
@@ -100,4 +100,4 @@ def _state_of(update: Update) -> State:
     try:
         return State(update.data["state"])
     except (ValueError, KeyError, TypeError) as error:
-        raise strange(200, f"{update.data!r} has no state") from error
+        raise unexpected(200, f"{update.data!r} has no state") from error

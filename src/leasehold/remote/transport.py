@@ -17,7 +17,7 @@ from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.frozen import frozen
 from leasehold.domain.stream import Update
 from leasehold.errors import InvalidInput, LeaseholdError, RemoteUnreachable
-from leasehold.remote.exchange import Answer, Ask, Talk, answer_to
+from leasehold.remote.exchange import Exchange, Request, Response, parse_response
 from leasehold.remote.stream import Following, is_stream
 
 T = TypeVar("T")
@@ -77,70 +77,72 @@ class Connections:
 
 
 @frozen
-class Line:
+class Transport:
     """Sends the requests of all handles: to one server, for the jobs of one tenant."""
 
     connections: Connections
     tenant: str | None = None
 
-    def run(self, talk: Talk[T]) -> T:
-        reply: Answer | LeaseholdError | None = None
+    def run(self, exchange: Exchange[T]) -> T:
+        reply: Response | LeaseholdError | None = None
         client = self.connections.client()
         while True:
             try:
-                ask = _advance(talk, reply)
+                request = _advance(exchange, reply)
             except StopIteration as done:
                 found: T = done.value
                 return found
             try:
-                reply = self._ask(client, ask)
+                reply = self._send(client, request)
             except LeaseholdError as error:
                 reply = error
 
-    async def arun(self, talk: Talk[T]) -> T:
-        reply: Answer | LeaseholdError | None = None
+    async def arun(self, exchange: Exchange[T]) -> T:
+        reply: Response | LeaseholdError | None = None
         async with self.connections.aclient() as client:
             while True:
                 try:
-                    ask = _advance(talk, reply)
+                    request = _advance(exchange, reply)
                 except StopIteration as done:
                     found: T = done.value
                     return found
                 try:
-                    reply = await self._aask(client, ask)
+                    reply = await self._asend(client, request)
                 except LeaseholdError as error:
                     reply = error
 
-    def _ask(self, client: httpx2.Client, ask: Ask) -> Answer:
-        for last in (not ask.repeat, True):
+    def _send(self, client: httpx2.Client, request: Request) -> Response:
+        for last in (not request.repeat, True):
             try:
-                answer = client.request(ask.method, ask.path, **self._sent(ask))
+                response = client.request(request.method, request.path, **self._sent(request))
             except httpx2.RequestError as error:
                 if last or not isinstance(error, _LOST):
                     raise self._unreachable(error) from error
             else:
-                return answer_to(answer.status_code, answer.content)
+                return parse_response(response.status_code, response.content)
         raise AssertionError("the last try has answered or raised")
 
-    async def _aask(self, client: httpx2.AsyncClient, ask: Ask) -> Answer:
-        for last in (not ask.repeat, True):
+    async def _asend(self, client: httpx2.AsyncClient, request: Request) -> Response:
+        for last in (not request.repeat, True):
             try:
-                answer = await client.request(ask.method, ask.path, **self._sent(ask))
+                response = await client.request(request.method, request.path, **self._sent(request))
             except httpx2.RequestError as error:
                 if last or not isinstance(error, _LOST):
                     raise self._unreachable(error) from error
             else:
-                return answer_to(answer.status_code, answer.content)
+                return parse_response(response.status_code, response.content)
         raise AssertionError("the last try has answered or raised")
 
     def follow(self, following: Following) -> Iterator[Update]:
         """Yield a job's updates, over as many connections as it takes."""
         while not following.over:
-            ask = following.ask()
+            request = following.request()
             try:
-                with self.connections.client().stream(ask.method, ask.path, **self._sent(ask)) as stream:
+                with self.connections.client().stream(
+                    request.method, request.path, **self._sent(request)
+                ) as stream:
                     if not is_stream(stream.status_code, stream.headers.get("content-type", "")):
-                        answer_to(stream.status_code, stream.read())
+                        parse_response(stream.status_code, stream.read())
                     following.opened()
                     for message in httpx2.EventSource(stream, max_event_size=None):
                         if (event := following.received(message.data)) is not None:
@@ -155,11 +157,11 @@ class Line:
     async def afollow(self, following: Following) -> AsyncIterator[Update]:
         async with self.connections.aclient() as client:
             while not following.over:
-                ask = following.ask()
+                request = following.request()
                 try:
-                    async with client.stream(ask.method, ask.path, **self._sent(ask)) as stream:
+                    async with client.stream(request.method, request.path, **self._sent(request)) as stream:
                         if not is_stream(stream.status_code, stream.headers.get("content-type", "")):
-                            answer_to(stream.status_code, await stream.aread())
+                            parse_response(stream.status_code, await stream.aread())
                         following.opened()
                         async for message in httpx2.EventSource(stream, max_event_size=None):
                             if (event := following.received(message.data)) is not None:
@@ -171,18 +173,18 @@ class Line:
                 if not following.over:
                     await asyncio.sleep(following.pause())
 
-    def _sent(self, ask: Ask) -> dict[str, Any]:
-        headers = dict(ask.headers)
+    def _sent(self, request: Request) -> dict[str, Any]:
+        headers = dict(request.headers)
         if self.tenant is not None:
             headers["Leasehold-Tenant"] = self.tenant
-        if ask.body is not None:
+        if request.body is not None:
             headers["Content-Type"] = "application/json"
         usual = self.connections.timeout
         return {
-            "params": ask.query,
-            "content": ask.content,
+            "params": request.query,
+            "content": request.content,
             "headers": headers,
-            "timeout": httpx2.Timeout(usual, read=usual + ask.wait),
+            "timeout": httpx2.Timeout(usual, read=usual + request.wait),
         }
 
     def _unreachable(self, error: httpx2.RequestError) -> RemoteUnreachable:
@@ -193,12 +195,12 @@ class Line:
         return RemoteUnreachable(self.connections.url, cause)
 
 
-def _advance(talk: Talk[T], reply: Answer | LeaseholdError | None) -> Ask:
+def _advance(exchange: Exchange[T], reply: Response | LeaseholdError | None) -> Request:
     if reply is None:
-        return next(talk)
+        return next(exchange)
     if isinstance(reply, LeaseholdError):
-        return talk.throw(reply)
-    return talk.send(reply)
+        return exchange.throw(reply)
+    return exchange.send(reply)
 
 
 def _checked_url(url: str) -> str:
