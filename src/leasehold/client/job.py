@@ -132,7 +132,8 @@ class Job(Generic[R]):
 
     def explain(self) -> Explanation:
         """Explain why the job is not running: each cause, in order, with what would change it."""
-        return Explanation(self._operator.call(jobs.explain, self.id))
+        holds = self._operator.call(jobs.explain, self.id)
+        return Explanation(holds)
 
     aexplain = aio(explain)
 
