@@ -57,11 +57,11 @@ class AppView(View):
     def chain(self, *calls: Bindable[[], Any]) -> Chain[Job[Any]]:
         """Chain calls that run one after the other: `app.chain(load.bind(day), clean, report).enqueue()`. Each call
         waits for the success of the previous one and finds its result in `ctx.results()`."""
-        return Chain(calls, self.__internals__.enqueue)
+        return Chain(calls, self.__internals__.producer)
 
     def dag(self) -> Dag[Job[Any]]:
         """Make a builder for calls that wait for each other by name."""
-        return Dag(self.__internals__.enqueue)
+        return Dag(self.__internals__.producer)
 
     # -- run at once -----------------------------------------------------------------------------------------------
     def run_now(self, task: Task[..., P, Any, Job[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from leasehold.client.enqueue import Enqueue
+from leasehold.client.enqueue import Enqueuer
 from leasehold.client.job import Job
 from leasehold.client.run_by_id import Begun, OnRequest, RunById
 from leasehold.domain.checks.names import EVERY_TENANT
@@ -153,12 +153,12 @@ class Internals:
         self._sweeping = ForkLock()
         self._reaper: Reaper | None = None
         self._of_tenant: tuple[Directory, JobStore] | None = None
-        self.enqueue = Enqueue(
+        self.producer = Enqueuer(
             self.operations,
             self.find_task,
             self._run_now,
             place.tenant,
-            self._enqueue_of,
+            self._producer_of,
             lambda: shared.tracing,
         )
         self.by_id = RunById(self.operations, self.find_task, self._run_by_id)
@@ -177,10 +177,10 @@ class Internals:
     def choose_tenant(self, name: str | None) -> None:
         """Let the app work on this tenant alone until it is closed. For commands."""
         self.place = replace(self.place, tenant=name)
-        self.enqueue.tenant = name
+        self.producer.tenant = name
 
-    def _enqueue_of(self, tenant: str | None) -> Enqueue:
-        return self.shared.views[None].enqueue if tenant is None else self.of_tenant(tenant).enqueue
+    def _producer_of(self, tenant: str | None) -> Enqueuer:
+        return self.shared.views[None].producer if tenant is None else self.of_tenant(tenant).producer
 
     def _run_now(self, job: NewJob, max_running: int) -> Enqueued:
         shared = self.shared
@@ -233,7 +233,7 @@ class Internals:
             self.shared.middleware.apply_to(definition)
 
     def make_task(self, definition: TaskDefinition) -> AnyTask:
-        return Task(definition, self.enqueue)
+        return Task(definition, self.producer)
 
     def named_task(self, name: str, settings: CallOptions) -> AnyTask:
         """Return the task with these settings. Raises UnknownTask."""
@@ -241,13 +241,13 @@ class Internals:
 
     def enqueue_calls(self, calls: Sequence[NamedCall]) -> Sequence[Job[Any]]:
         """Enqueue calls of any tasks, by name: all or none, in the order given. Raises UnknownTask."""
-        return self.enqueue.store(self._new_jobs(calls))
+        return self.producer.enqueue(self._new_jobs(calls))
 
     def enqueue_calls_once(
         self, calls: Sequence[NamedCall], key: str, fingerprint: str
     ) -> tuple[Sequence[Job[Any]], bool]:
         """Enqueue them once per key; also return whether this was a repeat. Raises IdempotencyKeyReused."""
-        return self.enqueue.store_once(self._new_jobs(calls), key, fingerprint)
+        return self.producer.enqueue_once(self._new_jobs(calls), key, fingerprint)
 
     def _new_jobs(self, calls: Sequence[NamedCall]) -> list[NewJob]:
         return [
@@ -259,7 +259,7 @@ class Internals:
         """Make a job of a schedule now. Raises ScheduleNotFound and UnknownTask."""
         row = self.operations.get_schedule(name)
         schedule = Schedule(name=row.name, task=row.task, args=row.args)
-        job = self.enqueue.traced(tick_job(self.tasks.find(row.task), schedule, row.now))
+        job = self.producer.traced(tick_job(self.tasks.find(row.task), schedule, row.now))
         return self.operations.run_schedule(name, job, actor=actor)
 
     def make_worker(self, settings: WorkerSettings, waits: Waits | None = None) -> Worker:

@@ -210,7 +210,7 @@ def test_200_waiters_cost_what_one_costs(app: Leasehold, reads: Counter[str]):
 
 
 def test_the_watcher_ends_after_its_last_waiter_and_starts_again(app: Leasehold, monkeypatch):
-    monkeypatch.setattr(group_watch, "LINGER", 0.05)
+    monkeypatch.setattr(group_watch, "LINGER_FOR", 0.05)
     app.enqueue("work", group="g")
     for _ in range(2):
         app.group("g").status(wait=0.02, since=1)

@@ -12,22 +12,22 @@ from leasehold.domain.batch import check_size
 from leasehold.domain.errors import PartlyStored
 from leasehold.domain.job import NewJob
 from leasehold.domain.tracing import Tracing
-from leasehold.operations.local import Made
+from leasehold.operations.local import EnqueuedJob
 from leasehold.operations.operations import Operations
 
 
-class Enqueue:
+class Enqueuer:
     """Stores the jobs of one store. `start` runs a job at once, in this process, unless too many run already.
-    `find_other` returns the `Enqueue` of a tenant, or of the app's own store. `tracing` returns the tracer, if there is
+    `find_other` returns the one of a tenant, or of the app's own store. `tracing` returns the tracer, if there is
     one."""
 
     def __init__(
         self,
         operations: Operations,
         find_task: FindTask,
-        start: Callable[[NewJob, int], Made],
+        start: Callable[[NewJob, int], EnqueuedJob],
         tenant: str | None,
-        find_other: Callable[[str | None], Enqueue],
+        find_other: Callable[[str | None], Enqueuer],
         tracing: Callable[[], Tracing | None] = lambda: None,
     ) -> None:
         self._operations = operations
@@ -37,10 +37,10 @@ class Enqueue:
         self._find_other = find_other
         self._tracing = tracing
 
-    def of_tenant(self, name: str | None) -> Enqueue:
+    def of_tenant(self, name: str | None) -> Enqueuer:
         return self if name == self.tenant else self._find_other(name)
 
-    def store(self, jobs: Sequence[NewJob]) -> list[Job[Any]]:
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Job[Any]]:
         """Store all jobs or none; return them in the order given."""
         check_size(len(jobs), "enqueue", "enqueue them in parts; give after= the jobs of an earlier part")
         operations, find = self._operations, self._find_task
@@ -49,7 +49,7 @@ class Enqueue:
             span.stored(made)
         return [Job(one.id, operations, find, created=one.created) for one in made]
 
-    def store_once(self, jobs: Sequence[NewJob], key: str, fingerprint: str) -> tuple[list[Job[Any]], bool]:
+    def enqueue_once(self, jobs: Sequence[NewJob], key: str, fingerprint: str) -> tuple[list[Job[Any]], bool]:
         """Store them once per key; also return whether this was a repeat."""
         check_size(len(jobs), "enqueue", "enqueue them in parts")
         with EnqueueSpan(self._tracing(), jobs) as span:
@@ -59,7 +59,7 @@ class Enqueue:
         made = [Job[Any](one.id, operations, find, created=one.created) for one in once.jobs]
         return made, once.repeated
 
-    def store_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> StoredJobs:
+    def enqueue_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> StoredJobs:
         """Store them in the caller's transaction, one for all pieces. An error in a later piece is raised as it is,
         because nothing is stored before the commit."""
         made = StoredJobs(self._operations, self._find_task)
@@ -70,7 +70,7 @@ class Enqueue:
             made.add(stored)
         return made
 
-    async def astore_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> StoredJobs:
+    async def aenqueue_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> StoredJobs:
         made = StoredJobs(self._operations, self._find_task)
         for jobs in pieces:
             with EnqueueSpan(self._tracing(), jobs) as span:
@@ -79,7 +79,7 @@ class Enqueue:
             made.add(stored)
         return made
 
-    def store_pieces(self, pieces: Iterable[Sequence[NewJob]]) -> StoredJobs:
+    def enqueue_pieces(self, pieces: Iterable[Sequence[NewJob]]) -> StoredJobs:
         """Store piece by piece, each all or none. Raises PartlyStored for an error after the first piece."""
         made = StoredJobs(self._operations, self._find_task)
         try:

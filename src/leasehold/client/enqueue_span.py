@@ -10,7 +10,7 @@ from typing import Self
 from leasehold.domain.batch import AlikeJobs, with_trace
 from leasehold.domain.job import NewJob
 from leasehold.domain.tracing import TracedEnqueue, Tracing
-from leasehold.operations.local import Made
+from leasehold.operations.local import EnqueuedJob
 
 
 class EnqueueSpan:
@@ -33,7 +33,7 @@ class EnqueueSpan:
                 self.jobs = with_trace(self.jobs, trace)
         return self
 
-    def stored(self, made: Sequence[Made]) -> None:
+    def stored(self, made: Sequence[EnqueuedJob]) -> None:
         """Record the id of a single job: it may be an existing job that holds the same unique key."""
         if self._span is not None and len(made) == 1:
             self._traced.job_id = made[0].id

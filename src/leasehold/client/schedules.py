@@ -9,11 +9,11 @@ from leasehold.client.aio import aio
 from leasehold.client.job import FindTask, Job
 from leasehold.domain.records import ScheduleRow
 from leasehold.operations import schedules
-from leasehold.operations.local import Made, Operator
+from leasehold.operations.local import EnqueuedJob, Operator
 from leasehold.tasks.registry import Registry
 from leasehold.tasks.schedule import ScheduleOptions, schedule_for
 
-RunSchedule = Callable[[str, str | None], Made]
+RunSchedule = Callable[[str, str | None], EnqueuedJob]
 """Makes a job of the schedule with this name, in the name of this actor."""
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from leasehold.client.job import FindTask, Job
-from leasehold.operations.local import Made
+from leasehold.operations.local import EnqueuedJob
 from leasehold.operations.operations import Operations
 
 _SIZE = 16
@@ -70,6 +70,6 @@ class StoredJobs(Sequence[Job[Any]]):
         created = bool(self._created[index])
         return Job(self.ids[index], self._operations, self._find_task, created=created)
 
-    def add(self, made: Sequence[Made]) -> None:
+    def add(self, made: Sequence[EnqueuedJob]) -> None:
         self.ids.add([one.id for one in made])
         self._created += bytes(one.created for one in made)

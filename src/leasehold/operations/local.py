@@ -73,7 +73,7 @@ class Operator(Protocol):
     async def aended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]: ...
 
 
-class Made(Protocol):
+class EnqueuedJob(Protocol):
     """A job that was created, or an existing one with the same unique key."""
 
     @property
