@@ -19,7 +19,7 @@ from leasehold.domain.run_by_id import ELSEWHERE, NotRun
 from leasehold.operations.operations import Operations
 from leasehold.threads import to_thread
 
-SOONEST, LATEST = 0.02, 1.0
+FIRST_TRY_AFTER, SLOWEST_TRY_EVERY = 0.02, 1.0
 
 
 @frozen
@@ -126,7 +126,7 @@ class _Call:
         self.id = checked_id(job_id)
         self._by_id = by_id
         self._worker = None if worker is None else checked_name(worker, "worker")
-        self._poll = Poll(SOONEST, LATEST, time.monotonic, seconds(wait, "wait"))
+        self._poll = Poll(FIRST_TRY_AFTER, SLOWEST_TRY_EVERY, time.monotonic, seconds(wait, "wait"))
         self._requested: Future[Begun] | None = None
         """The future of the attempt, known once the job is claimed, before it begins."""
 

@@ -22,7 +22,7 @@ MOST_PASSES = 10
 """A bound for callers that enqueue into the scope all the time; `hold` keeps new jobs out."""
 MOST_CHECKED = 1000
 """Running jobs that one read checks during the wait."""
-SOONEST, LATEST = 0.02, 0.25
+FIRST_CHECK_AFTER, SLOWEST_CHECK_EVERY = 0.02, 0.25
 
 Watch = Callable[[StopReport], None]
 
@@ -81,7 +81,7 @@ class Stop:
         sleeps, in a thread or on its event loop."""
         if self.request.dry_run or self.request.mode == "immediate":
             return
-        poll = Poll(SOONEST, LATEST, time.monotonic, self.request.longest)
+        poll = Poll(FIRST_CHECK_AFTER, SLOWEST_CHECK_EVERY, time.monotonic, self.request.longest)
         self._check_running()
         while self.left and (pause := poll.pause()) is not None:
             watch(self.report())

@@ -20,10 +20,10 @@ from leasehold.operations.local import LocalOperator
 from leasehold.threads import to_thread
 
 PAGE = 500
-SOONEST, LATEST = 0.1, 1.0
+FIRST_READ_AFTER, SLOWEST_READ_EVERY = 0.1, 1.0
 AT_REST = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED})
 
-RESULT_SOONEST, RESULT_LATEST = 0.02, 0.5
+RESULT_FIRST_AFTER, RESULT_SLOWEST_EVERY = 0.02, 0.5
 """Seconds between two reads of a job whose result is awaited."""
 
 Read = Callable[[str, int, int], Seen]
@@ -37,7 +37,7 @@ class Watch:
         self._read = read
         self._since = since
         self._timeout = timeout
-        self._poll = Poll(SOONEST, LATEST, time.monotonic, timeout)
+        self._poll = Poll(FIRST_READ_AFTER, SLOWEST_READ_EVERY, time.monotonic, timeout)
         self._reported: tuple[State, int] | None = None
         self.pause = 0.0
         self.over = False
@@ -93,13 +93,13 @@ class WatchOperations(LocalOperator):
         return Watch(job_id, lambda *place: self.call(jobs.read_stream, *place), since, timeout)
 
     def ended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]:
-        poll = Poll(RESULT_SOONEST, RESULT_LATEST, time.monotonic, timeout)
+        poll = Poll(RESULT_FIRST_AFTER, RESULT_SLOWEST_EVERY, time.monotonic, timeout)
         while (row := self.call(jobs.get, job_id)).state not in AT_REST:
             time.sleep(_pause(poll, row, timeout))
         return row, self._result_of(row)
 
     async def aended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]:
-        poll = Poll(RESULT_SOONEST, RESULT_LATEST, time.monotonic, timeout)
+        poll = Poll(RESULT_FIRST_AFTER, RESULT_SLOWEST_EVERY, time.monotonic, timeout)
         while (row := await to_thread(self.call, jobs.get, job_id)).state not in AT_REST:
             await asyncio.sleep(_pause(poll, row, timeout))
         return row, row.result if row.result_ref is None else await to_thread(self._result_of, row)

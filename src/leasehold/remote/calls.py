@@ -18,7 +18,7 @@ from leasehold.domain.frozen import frozen
 from leasehold.errors import InvalidInput, LeaseholdError, PartlyStored
 from leasehold.remote.exchange import Exchange, Request, Response
 
-MOST_AT_ONCE = 1000
+MOST_IN_REQUEST = 1000
 """Jobs of one request."""
 LONGEST_KEY = 180
 """Characters; `enqueue_many` appends the number of the piece."""
@@ -119,5 +119,5 @@ def _checked_key(key: str | None) -> str:
 
 def _pieces(calls: Iterable[NewJob]) -> Iterator[Sequence[NewJob]]:
     rest = iter(calls)
-    while piece := list(islice(rest, MOST_AT_ONCE)):
+    while piece := list(islice(rest, MOST_IN_REQUEST)):
         yield piece

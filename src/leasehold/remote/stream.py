@@ -14,8 +14,8 @@ from leasehold.remote.exchange import LONGEST_WAIT, Request, parse_response, une
 
 _UPDATE = TypeAdapter(Update)
 AT_REST = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED})
-SOONEST, LATEST = 0.1, 2.0
-SILENCE = 30.0
+RECONNECT_FIRST_AFTER, RECONNECT_SLOWEST_EVERY = 0.1, 2.0
+LOST_AFTER = 30.0
 """Seconds of silence after which a connection counts as lost; the server sends a sign of life every 15."""
 
 
@@ -40,7 +40,7 @@ class Following:
         self._away: Poll | None = None
         self._state = State.QUEUED
         self._reported: object = None
-        self._pause = SOONEST
+        self._pause = RECONNECT_FIRST_AFTER
         self.over = False
         """Whether the job has ended and every update was delivered."""
 
@@ -52,11 +52,11 @@ class Following:
             f"/v1/jobs/{self._job_id}/watch",
             {"wait": None if left is None else min(left, LONGEST_WAIT)},
             headers={"Last-Event-ID": str(self._since)},
-            wait=SILENCE,
+            wait=LOST_AFTER,
         )
 
     def opened(self) -> None:
-        self._connected, self._away, self._pause = True, None, SOONEST
+        self._connected, self._away, self._pause = True, None, RECONNECT_FIRST_AFTER
 
     def received(self, data: str) -> Update | None:
         """Read one update. None: a state that was delivered before the connection was lost."""
@@ -79,7 +79,7 @@ class Following:
         if not self._connected or not temporary:
             raise error
         if self._away is None:
-            self._away = Poll(SOONEST, LATEST, time.monotonic, self._patience)
+            self._away = Poll(RECONNECT_FIRST_AFTER, RECONNECT_SLOWEST_EVERY, time.monotonic, self._patience)
         pause = self._away.pause()
         if pause is None:
             raise error
