@@ -10,7 +10,7 @@ def add(a: int, b: int) -> int:
 
 job = add.enqueue(2, 3)
 
-The other errors are in `leasehold.errors`, the values for annotations in `leasehold.types`.
+All errors are in `leasehold.errors`, all types for annotations in `leasehold.types`.
 """
 
 from importlib import import_module as _import_module
@@ -63,13 +63,13 @@ __all__ = [
     "Worker",
 ]
 
-# Names are looked up when they are used: `leasehold --help` needs none of what stands behind them. The lightest first.
-_DOORS = ("leasehold.errors", "leasehold.types", "leasehold.app")
+# A name is imported at its first use: `leasehold --help` needs none of them. The module that loads fastest comes first.
+_MODULES = ("leasehold.errors", "leasehold.types", "leasehold.app")
 
 
 def __getattr__(name: str) -> object:
-    for door in _DOORS if name in __all__ else ():
-        module = _import_module(door)
+    for path in _MODULES if name in __all__ else ():
+        module = _import_module(path)
         if hasattr(module, name):
             found: object = getattr(module, name)
             globals()[name] = found

@@ -1,4 +1,4 @@
-"""Leasehold: the app as users write it. What its verbs stand on is wired in `wiring.py`."""
+"""`Leasehold`: the app. `wiring.py` connects it to its parts."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from leasehold.worker.settings import QueueOrder, WorkerSettings, grace_in_secon
 from leasehold.worker.worker import Worker
 
 SCHEMA_VARIABLE = "LEASEHOLD_SCHEMA"
-"""The PostgreSQL schema, for apps and commands that name none; by default `leasehold`."""
+"""The PostgreSQL schema of apps and commands that name none; by default `leasehold`."""
 RESULTS_VARIABLE = "LEASEHOLD_RESULTS"
-"""The folder for results that are files, for apps that name none."""
+"""The folder for results that are files, of apps that name none."""
 EXECUTIONS_VARIABLE = "LEASEHOLD_EXECUTIONS"
-"""The folder for running commands, for apps that name none."""
+"""The folder for running commands, of apps that name none."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -56,8 +56,8 @@ class Leasehold(AppView):
         app = Leasehold()                                 # LEASEHOLD_URL, else sqlite:///leasehold.db
         app = Leasehold("postgresql://…", schema="jobs")  # else LEASEHOLD_SCHEMA, else "leasehold"
 
-    Nothing is opened before it is needed. A SQLite file is created and upgraded on first use; a PostgreSQL schema is
-    upgraded when you call `app.upgrade()`. The fields of `internals.Place` say what the arguments mean.
+    The app connects to the database at its first use. It then creates or upgrades a SQLite file by itself; upgrade a
+    PostgreSQL schema with `app.upgrade()`. The fields of `wiring.Place` describe the arguments.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class Leasehold(AppView):
 
     @property
     def url(self) -> str:
-        """The URL of its database."""
+        """The URL of the app's database."""
         return self.__internals__.place.url
 
     def configure(self, url: str | None = None, *, schema: str | None = None) -> None:
-        """Set the database after the app was created: for programs that register tasks when they are imported
-        and learn the URL later, such as a Flask app factory. Call it before the app is used. What is left out stays as
-        it is."""
+        """Set the database after the app was created: for programs that register tasks at import and learn the URL
+        later, such as a Flask app factory. Call it before the first use of the app. An argument that you leave out
+        changes nothing."""
         self.__internals__.configure(None if url is None else resolve_url(url), schema)
 
     # -- define ----------------------------------------------------------------------------------------------------
@@ -138,14 +138,15 @@ class Leasehold(AppView):
         stop_grace: Duration = 10.0,
         **settings: Unpack[TaskOptions],
     ) -> RegisterExternal:
-        """Register a function that says which command to run: a list of arguments, or a `Command`. There is no shell.
-        The command outlives the worker: when that dies or is replaced, the next one on this machine adopts it.
+        """Register a function that returns the command to run: a list of arguments, or a `Command`. No shell is
+        involved. The command outlives its worker: if the worker dies or is replaced, the next worker on this machine
+        adopts the command.
 
-        `exit_codes` says what a code means ("success", "retry", "fail"); not said, 0 is a success and any other a
-        failure that may be retried. The result is the JSON that the command writes to the file LEASEHOLD_RESULT, or
-        with `result_from="last_line"` the last line that it prints. Or `collect` makes it: a plain function that gets
-        what a success has left, files included, before they are deleted. `stop_grace` is what it gets between SIGTERM
-        and SIGKILL."""
+        `exit_codes` maps an exit code to its meaning ("success", "retry" or "fail"); without it, 0 is a success and any
+        other code a failure that may be retried. The result is the JSON that the command writes to the file
+        LEASEHOLD_RESULT, or with `result_from="last_line"` the last line that it prints. Or `collect` makes the result:
+        a plain function that gets the output and the files of a command that succeeded, before the files are deleted.
+        `stop_grace` is the time between SIGTERM and SIGKILL."""
         return self.external(
             runner=self.__internals__.command_runner,
             to_spec=Command.of,
@@ -169,12 +170,12 @@ class Leasehold(AppView):
         stop_grace: Duration = 10.0,
         **settings: Unpack[TaskOptions],
     ) -> RegisterExternal:
-        """Register a function that says what to run in a container: a list of arguments for this `image`, or a
-        `ContainerSpec`. The container outlives the worker: when that dies or is replaced, the next one on this machine
-        adopts it. It is removed once the job's end is stored.
+        """Register a function that returns what to run in a container: a list of arguments for this `image`, or a
+        `ContainerSpec`. The container outlives its worker: if the worker dies or is replaced, the next worker on this
+        machine adopts the container. It is removed once the job's end is stored.
 
-        `runner` makes another `DockerRunner` than the usual one, to allow mounts and networks or to name an engine.
-        The rest is as for `app.command`."""
+        `runner` makes a `DockerRunner` of your own, to allow mounts and networks or to name an engine. The other
+        settings are those of `app.command`."""
         return self.external(
             runner=runner or self.__internals__.container_runner,
             to_spec=lambda said: container_spec(said, image),
@@ -198,9 +199,9 @@ class Leasehold(AppView):
         stop_grace: Duration = 10.0,
         **settings: Unpack[TaskOptions],
     ) -> RegisterExternal:
-        """Register a function that says what a runner of your own is to run; `leasehold.runners.contract` says what a
-        runner has to do. `runner` makes it; it is called once, when a worker first needs it. `to_spec` checks what the
-        function has returned. The rest is as for `app.command`."""
+        """Register a function that returns what a runner of your own runs; `leasehold.runners.contract` describes
+        runners. `runner` makes the runner; it is called once, when a worker first needs it. `to_spec` checks what the
+        function returned. The other settings are those of `app.command`."""
         external = External(
             open_runner=runner,
             to_spec=to_spec or (lambda said: said),
@@ -221,11 +222,11 @@ class Leasehold(AppView):
         at_start: bool = False,
         **when: Unpack[ScheduleOptions],
     ) -> RegisterSchedule:
-        """Run a task at set times: `@app.schedule(every="15m")`, or `cron="0 3 * * *"` with `tz="Europe/Berlin"`. On
-        a function, which becomes a task, or above `@app.task(…)`. `missed` says what becomes of ticks that came while
-        no worker ran ("one" job for all of them, "skip", or "all"); `overlap`, what becomes of a tick while the job of
-        the one before lives ("skip", "allow", "replace"). With `at_start` there is a tick when the fleet starts. A
-        task's argument called `tick` gets the time of the tick."""
+        """Run a task at set times: `@app.schedule(every="15m")`, or `cron="0 3 * * *"` with `tz="Europe/Berlin"`. Use
+        it on a function, which becomes a task, or above `@app.task(…)`. `missed` decides about ticks that came while no
+        worker ran ("one" job for all of them, "skip", or "all"); `overlap`, about a tick while the job of the previous
+        tick is still live ("skip", "allow", "replace"). With `at_start` there is also a tick when a worker starts and
+        no other live worker has the schedule. An argument of the task called `tick` gets the time of the tick."""
 
         def add(function: Any) -> AnyTask:
             task = function if isinstance(function, Task) else self._register(function, None, {})
@@ -254,14 +255,14 @@ class Leasehold(AppView):
         tenants: str | Iterable[str] = (),
         **more: Unpack[WorkerDetails],
     ) -> Worker:
-        """A worker for these queues. Use it as `async with app.worker(): …` inside another program, or run it with
-        `await app.worker().run()`. `shutdown_grace` is what running jobs get when it drains: left out, it is
-        SHUTDOWN_GRACE_PERIOD_SECONDS of the environment, else 300; None waits for them. `retention` is the age at which
-        finished jobs are pruned, for all states (None: never) or by state (`{"succeeded": "1d", "failed": None}`);
-        what a task says itself comes first. `audit_retention` is the age at which what `app.audit()` tells is pruned
-        (None: never). Inside a program that handles SIGTERM it claims nothing more from that
-        signal on, unless `drain_on_sigterm=False`. `tenants` are served instead of the app's own jobs, in turn; "all"
-        is every tenant, also those that are made later, and the app itself."""
+        """Make a worker for these queues. Use it as `async with app.worker(): …` inside another program, or run it with
+        `await app.worker().run()`. `shutdown_grace` is the time that running jobs get when the worker drains; by
+        default SHUTDOWN_GRACE_PERIOD_SECONDS of the environment, else 300 seconds; None waits for them. `retention` is
+        the age at which finished jobs are pruned, for all states (None: never) or by state (`{"succeeded": "1d",
+        "failed": None}`); a task's own `retention` takes precedence. `audit_retention` is the age at which entries of
+        `app.audit()` are pruned (None: never). Inside a program that handles SIGTERM the worker claims no jobs after
+        that signal, unless `drain_on_sigterm=False`. `tenants` names the tenants that the worker serves in turn,
+        instead of the app's own jobs; "all" is every tenant, later ones included, and the app itself."""
         settings = WorkerSettings(
             queues=split_names(queues if isinstance(queues, str) else tuple(queues)),
             queue_order=queue_order,
@@ -285,29 +286,29 @@ class Leasehold(AppView):
             importlib.import_module(module)
 
     def lifespan(self, function: Callable[[], AsyncIterator[Any]]) -> Callable[[], AsyncIterator[Any]]:
-        """Register an async generator that opens what the worker's jobs share (clients, pools), yields it, and closes
-        it again. Handlers find it as `ctx.resources`."""
+        """Register an async generator that opens resources for all jobs of a worker (clients, pools), yields them, and
+        closes them at the end. Handlers get them as `ctx.resources`."""
         self.__internals__.lifespan = contextlib.asynccontextmanager(function)
         return function
 
     def middleware(self, function: M) -> M:
-        """Register a function around every run: `async def trace(run, call_next): return await call_next()` for async
-        tasks, a plain one for plain tasks. It sees the handler's exception; what it returns or raises counts as the
-        handler's. The first one registered is the outermost."""
+        """Register a function around every attempt: `async def trace(run, call_next): return await call_next()` for
+        async tasks, a plain function for plain tasks. The function sees the handler's exception; what the function
+        returns or raises counts as the handler's. The function that was registered first is the outermost."""
         self.__internals__.add_middleware(function)
         return function
 
     def instrument(self, tracing: Tracing | None) -> None:
-        """Trace every enqueue and every attempt, tenants' too: `leasehold.contrib.opentelemetry` brings a `tracing`. It
-        replaces the one before; None ends the tracing. Workers that exist already are not changed."""
+        """Trace every enqueue and every attempt, tenants' too: `leasehold.contrib.opentelemetry` brings a `tracing`. A
+        second call replaces the first; None ends the tracing. Existing workers are not changed."""
         self.__internals__.shared.tracing = tracing
 
     def on(self, *events: str, tasks: Iterable[str] = (), name: str | None = None) -> Callable[[Hook], Hook]:
-        """Register a plain function to call, in a thread, when one of these events happens to a job:
-        `@app.on("failed", "lane_halted")`, of these `tasks` alone or of all. It gets a `Notification`, whoever made the
-        move, and at least once: a repeat has the same `event.id`. What it raises is logged, and it is called again
-        later. Any worker that has the function calls it. It listens under its own `name`, by default that of the
-        function and its module."""
+        """Register a plain function to call, in a thread, when one of these events happens to a job: `@app.on("failed",
+        "lane_halted")`, of these `tasks` or of all. The function gets a `Notification`, no matter who caused the event,
+        and at least once; a repeat has the same `event.id`. If the function raises, the error is logged and the call is
+        repeated later. Any worker whose app registers the function may call it. The hook's `name` is by default that of
+        the module and the function."""
         wanted = checked_events(events)
 
         def register(hook: Hook) -> Hook:
@@ -327,7 +328,7 @@ class Leasehold(AppView):
         allow_private: bool = False,
     ) -> None:
         """Post these events to a URL, signed with the secret (see `leasehold.webhooks.verify`). Each delivery is a job,
-        and tried again as jobs are. It is registered when a worker starts. Addresses of private networks, and http, are
+        and retried like one. A worker registers the webhook when it starts. Private addresses and plain http are
         refused unless `allow_private`."""
         webhook = checked_webhook(name, url, secret, allow_private=allow_private, source="code")
         listeners = listeners_for(webhook, list(events), list(tasks))
@@ -335,22 +336,22 @@ class Leasehold(AppView):
 
     # -- tenants ---------------------------------------------------------------------------------------------------
     def tenant(self, name: str) -> Tenant:
-        """The jobs of one tenant: a view with the app's tasks and a store of its own. Asks nobody yet; its verbs raise
-        TenantNotFound if `app.tenants.create(name)` was never called."""
+        """Return the view of one tenant: the app's tasks, and jobs in a store of its own. The call does not connect;
+        the view's verbs raise TenantNotFound if `app.tenants.create(name)` was never called."""
         return Tenant(self.__internals__.of_tenant(checked_tenant(name)))
 
     # -- the database ----------------------------------------------------------------------------------------------
     def upgrade(self, *, actor: str | None = None) -> list[int]:
-        """Bring the schema up to date, and return the versions that were applied. Several processes may
-        call it at once."""
+        """Bring the schema up to date and return the versions that were applied. Several processes may call it at the
+        same time."""
         with self.__internals__.unchecked() as operations:
             return operations.upgrade(actor=actor)
 
     aupgrade = aio(upgrade)
 
     def close(self) -> None:
-        """End the runs of `run_now`, which get their grace, and close the connections. The app opens new ones if it is
-        used again."""
+        """Stop the jobs of `run_now` and `run_by_id`, within the shutdown grace, and close the connections. The next
+        use of the app opens new ones."""
         self.__internals__.close()
 
     aclose = aio(close)

@@ -1,4 +1,4 @@
-"""Support for tests: a real store in a temporary file, a clock to advance, and questions about what was enqueued.
+"""Support for tests: a real store in a temporary file, a clock to advance, and assertions about enqueued jobs.
 
     from leasehold.testing import sandbox
 
@@ -7,7 +7,7 @@
             place_order(1)
             box.assert_enqueued("ship", order_id=1)
             box.drain()
-            box.clock.advance(600)      # what was delayed by ten minutes is due now
+            box.clock.advance(600)      # a job delayed by ten minutes is due now
             box.drain()
 
 With pytest, the fixture `leasehold_sandbox` does the same: `box = leasehold_sandbox(app)`.
@@ -43,12 +43,13 @@ from leasehold.worker.settings import WorkerSettings
 
 __all__ = ["ManualClock", "OpenSandbox", "Sandbox", "sandbox"]
 
-LOOK_EVERY = 0.005
+POLL_EVERY = 0.005
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class ManualClock:
-    """A clock that stands still until it is advanced. A store opened with it takes its time here, on any database."""
+    """A clock that stands still until it is advanced. A store opened with it takes the time from here, on any
+    database."""
 
     def __init__(self, start: datetime = START) -> None:
         self.reset(start)
@@ -72,12 +73,12 @@ class ManualClock:
         self._monotonic += seconds
 
     def jump(self, seconds: float) -> None:
-        """Change only the wall clock, as when it is set or a failover brings another one."""
+        """Change only the wall clock, as when somebody sets it, or a failover leads to a machine with another time."""
         self._now += timedelta(seconds=seconds)
 
 
 class ClockWaits(Waits):
-    """Lets attempts wait on the test's clock. It moves when a test advances it, or when all of them wait."""
+    """Lets attempts wait on the test's clock, which moves when a test advances it, or when all attempts wait."""
 
     longest_pause = math.inf
 
@@ -91,13 +92,13 @@ class ClockWaits(Waits):
 
     def wait(self, run: RunState, seconds: float, timed: bool = True) -> None:
         with self._noted(run, seconds, timed) as wait:
-            while not wait.over(self._clock) and not run.wait(LOOK_EVERY):
+            while not wait.over(self._clock) and not run.wait(POLL_EVERY):
                 pass
 
     async def wait_async(self, run: RunState, seconds: float, timed: bool = True) -> None:
         with self._noted(run, seconds, timed) as wait:
             while not wait.over(self._clock):
-                await asyncio.sleep(LOOK_EVERY)
+                await asyncio.sleep(POLL_EVERY)
 
     @contextmanager
     def _noted(self, run: RunState, seconds: float, timed: bool) -> Iterator[_Wait]:
@@ -124,13 +125,13 @@ class _Wait:
     run: RunState
     timed: bool
     until: float
-    look_at: float
-    """In real time: what the clock does not bring, such as a free slot, is polled for."""
+    poll_at: float
+    """In real time: a wait that the clock does not end, such as for a free slot, polls."""
 
     def over(self, clock: ManualClock) -> bool:
         if self.timed:
             return clock.monotonic() >= self.until
-        return time.monotonic() >= self.look_at
+        return time.monotonic() >= self.poll_at
 
 
 def _report(running: Iterable[Attempt]) -> str:
@@ -139,9 +140,9 @@ def _report(running: Iterable[Attempt]) -> str:
 
 def _describe(run: Attempt) -> str:
     grant = run.grant
-    does = f"waits for {', '.join(run.waits_for)}" if run.waits_for else "runs"
+    doing = f"waits for {', '.join(run.waits_for)}" if run.waits_for else "runs"
     where = "".join(traceback.StackSummary.from_list(_stack(run)[-6:]).format()).rstrip()
-    return f"job {grant.id} ({grant.task}, attempt {grant.attempt}) {does}\n{where}"
+    return f"job {grant.id} ({grant.task}, attempt {grant.attempt}) {doing}\n{where}"
 
 
 def _stack(run: Attempt) -> list[traceback.FrameSummary]:
@@ -168,10 +169,11 @@ class Sandbox:
         self.clock = clock
 
     def drain(self, timeout: float = 30.0) -> int:
-        """Run due jobs, and those that become due by them, on a real worker; returns how many attempts ended. Delayed
-        jobs stay until the clock is advanced; what is too late (`deadline`, `start_by`, a question's time-out) is ended
-        first. While all attempts only wait for time to pass (a rate, a step's next try, `ctx.wait`), the clock moves on
-        by itself. If jobs still run after `timeout` real seconds, it stops them and says what they wait for."""
+        """Run due jobs, and the jobs that these make due, on a real worker; return how many attempts ended. Delayed
+        jobs stay until the clock is advanced; jobs and questions whose time is over (`deadline`, `start_by`, a
+        question's time-out) end first. While all attempts only wait for time to pass (a rate, a step's next try,
+        `ctx.wait`), the clock moves on by itself. If jobs still run after `timeout` real seconds, they are stopped and
+        the error says what they wait for."""
         return asyncio.run(self.adrain(timeout))
 
     async def adrain(self, timeout: float = 30.0) -> int:
@@ -180,7 +182,7 @@ class Sandbox:
         while True:
             await to_thread(store.expire)
             ended += await self._burst(ends_at, timeout)
-            # The clock may have moved meanwhile.
+            # The clock may have moved on and made other jobs due or late.
             if not await to_thread(store.expire):
                 return ended
 
@@ -198,20 +200,20 @@ class Sandbox:
         async with worker:
             finished = asyncio.create_task(worker.finished())
             while stuck is None and not finished.done():
-                await asyncio.wait({finished}, timeout=LOOK_EVERY)
+                await asyncio.wait({finished}, timeout=POLL_EVERY)
                 running = worker.attempts.unfinished()
                 waits.move_on(running)
                 if time.monotonic() > ends_at and not finished.done():
                     stuck = _report(running)
                     worker.request_drain()
-                    worker.request_drain()  # at once
+                    worker.request_drain()  # the second request does not wait for running jobs
             await finished
         if stuck is not None:
             raise AssertionError(f"the drain has not ended within {timeout:g} s:\n{stuck}")
         return worker.attempts.ended
 
     def enqueued(self, task: AnyTask | str | None = None, **args: Any) -> list[Job[Any]]:
-        """Return the jobs of this task whose arguments include these, oldest first; in any state."""
+        """Return the jobs of this task, in any state, whose arguments include these; oldest first."""
         name = task if task is None or isinstance(task, str) else task.name
         found = []
         page = self.app.jobs(task=name, limit=500)
@@ -229,9 +231,9 @@ class Sandbox:
         found = self.enqueued(task, **args)
         wanted = len(found) > 0 if count is None else len(found) == count
         if not wanted:
-            there = [f"{job.task} {json.dumps(job.args)} ({job.state})" for job in self.enqueued()]
+            existing = [f"{job.task} {json.dumps(job.args)} ({job.state})" for job in self.enqueued()]
             expected = "at least one" if count is None else str(count)
-            listed = "\n  ".join(there) or "nothing"
+            listed = "\n  ".join(existing) or "nothing"
             name = task if isinstance(task, str) else task.name
             raise AssertionError(
                 f"expected {expected} {name!r} with {json.dumps(args)}, found {len(found)}; there is:\n  {listed}"
@@ -250,8 +252,9 @@ def sandbox(
     app: Leasehold, folder: str | Path, clock: ManualClock | None = None, *, url: str | None = None
 ) -> Iterator[Sandbox]:
     """Put the app on a new SQLite file in `folder`, with its own clock, until the block ends. Code that enqueues in its
-    own transactions (`tx=`) needs the jobs in the database of its connections: give it as `url`. Our tables are made
-    there at once: in a SQLite file beside those of the test, in PostgreSQL in a schema that is removed at the end."""
+    own transactions (`tx=`) needs the jobs in the database of its connections: give that database as `url`. Leasehold's
+    tables are created there at once: in a SQLite file beside the tables of the test, in PostgreSQL in a schema that is
+    removed at the end."""
     clock = clock or ManualClock()
     internals = app.__internals__
     folder = Path(folder).resolve()

@@ -1,7 +1,7 @@
-"""Threads for blocking calls of the async verbs: each verb is written once, and its async twin waits in a thread.
+"""Threads for blocking calls of async verbs: each verb is written once, and its async twin runs it in a thread.
 
-asyncio's own threads belong to the program: there are few, and its blocking calls may use them all, so that no job
-could be cancelled. Nor may our calls take them away from the program.
+asyncio's own threads belong to the program. They are few: if the program's blocking calls used them all, no job could
+be cancelled, and our calls must not take them from the program either.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ class Threads:
         os.register_at_fork(after_in_child=self._forget)
 
     async def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Like `asyncio.to_thread`: the call sees its caller's context, and runs to its end even if the caller is
-        cancelled."""
+        """Run a function in a thread, like `asyncio.to_thread`: it sees its caller's context, and runs to its end even
+        if the caller is cancelled."""
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._most, thread_name_prefix=f"leasehold-{self._name}")
         call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
     def _forget(self) -> None:
-        """A forked child has the executor, but none of its threads."""
+        """Drop the executor: a forked child has none of its threads."""
         self._executor = None
 
 
 async def until_done(
     future: asyncio.Future[Any], on_cancel: Callable[[], object]
 ) -> asyncio.CancelledError | None:
-    """Wait for its end even if the caller is cancelled repeatedly. Each cancellation calls `on_cancel`; the last one is
-    returned, to be raised."""
+    """Wait until the future is done, even if the caller is cancelled repeatedly. Each cancellation calls `on_cancel`;
+    the last one is returned, for the caller to raise."""
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:
@@ -56,4 +56,4 @@ async def until_done(
 
 
 to_thread = Threads(32, "call").call
-"""For calls that wait for the database, or for one of its connections."""
+"""Run a function that waits for the database, or for a connection to it."""

@@ -1,4 +1,4 @@
-"""Everything that the public methods take and return, for annotations: `from leasehold.types import Page`."""
+"""The types that public methods take and return, for annotations: `from leasehold.types import Page`."""
 
 from leasehold.client.bulk import Bulk
 from leasehold.client.group import Group

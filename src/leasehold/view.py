@@ -1,4 +1,4 @@
-"""The jobs of one store, as users see and steer them: the app's own, or those of one tenant."""
+"""`AppView`: the reads and verbs on the jobs of one store, the app's own or a tenant's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 
 class AppView(View):
-    """What `app` and `app.tenant(name)` have in common, beside what they share with `leasehold.remote`."""
+    """What `app` and `app.tenant(name)` have in common, in addition to what they share with `leasehold.remote`."""
 
     schedules: AppSchedules
 
@@ -46,7 +46,7 @@ class AppView(View):
     def enqueue(
         self, name: str, args: Mapping[str, Any] | None = None, **settings: Unpack[CallOptions]
     ) -> Job[Any]:
-        """Enqueue a registered task by its name. `settings` are those of `.using()`."""
+        """Enqueue a registered task by its name. `settings` are the arguments of `.using()`."""
         return self.__internals__.named_task(name, settings).enqueue_many([args or {}])[0]
 
     async def aenqueue(
@@ -55,19 +55,19 @@ class AppView(View):
         return (await self.__internals__.named_task(name, settings).aenqueue_many([args or {}]))[0]
 
     def chain(self, *calls: Bindable[[], Any]) -> Chain[Job[Any]]:
-        """Calls that run one after the other: `app.chain(load.bind(day), clean, report).enqueue()`. Each waits for
-        the success of the one before it, whose result it finds in `ctx.results()`."""
-        return Chain(calls, self.__internals__.enqueue)
+        """Chain calls that run one after the other: `app.chain(load.bind(day), clean, report).enqueue()`. Each call
+        waits for the success of the previous one and finds its result in `ctx.results()`."""
+        return Chain(calls, self.__internals__.producer)
 
     def dag(self) -> Dag[Job[Any]]:
-        """A builder for calls that wait for each other by name."""
-        return Dag(self.__internals__.enqueue)
+        """Make a builder for calls that wait for each other by name."""
+        return Dag(self.__internals__.producer)
 
     # -- run at once -----------------------------------------------------------------------------------------------
     def run_now(self, task: Task[..., P, Any, Job[R]], /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Start a job in this process at once if fewer than the task's `max_running` run anywhere, else raise
-        AtCapacity, with the holders and a hint when to ask again. `app.run_now(research.using(max_running=4), "t1")`.
-        Returns the job as soon as it has begun; `job.result(timeout)` waits for it."""
+        AtCapacity, with the running jobs and a hint when to try again. `app.run_now(research.using(max_running=4),
+        "t1")`. Returns the job as soon as it runs; `job.result(timeout)` waits for its result."""
         if (tenant := self.__internals__.tenant) is not None:
             task = task.using(tenant=tenant)
         return task.run_now(*args, **kwargs)
@@ -76,13 +76,15 @@ class AppView(View):
         return await to_thread(self.run_now, task, *args, **kwargs)
 
     def run_by_id(self, job_id: str, *, worker: str | None = None, wait: Duration = 0) -> RunResult | NotRun:
-        """Run a stored job in this process: for ids that are delivered by another queue (RQ, SQS …).
-        Claims exactly this job, whatever its queue, runs it with all that a worker gives, and returns when the database
-        has its ending: `RunResult(job, retry_in)`. Else `NotRun(job_id, state, why, retry_in)`, and the job is as it
-        was. `retry_in` is None when the message is done with, else the seconds to come back after.
+        """Run a stored job in this process: for ids that another queue delivers (RQ, SQS …). The call claims exactly
+        this job, from any queue, runs it as a worker would, and returns when its end is stored: `RunResult(job,
+        retry_in)`. If the job cannot be claimed, it stays as it is and the call returns `NotRun(job_id, state, why,
+        retry_in)`. `retry_in` is None if the message has done its work, else the seconds after which to deliver it
+        again.
 
-        `wait`: how long to ask again while it may still become free, such as a lease whose worker is dead. `worker` is
-        the name of the holder; no other process may use that name at the same time."""
+        `wait`: how long to try again while the job may still become free, such as a lease whose worker is dead.
+        `worker` is the name under which this process holds the lease; no other process may use that name at the same
+        time."""
         return self.__internals__.by_id.run(job_id, worker, wait)
 
     async def arun_by_id(
@@ -102,9 +104,9 @@ class AppView(View):
         cursor: str | None = None,
         **criteria: Unpack[Criteria],
     ) -> SearchPage:
-        """One page of jobs, newest first, like `jobs`, that were created in that time and have this text in their
-        arguments (as JSON) or in their error, whatever its case; never in sensitive arguments. A page looks into at
-        most 10,000 jobs and says how many (`looked`); it may be empty and still have a `next`: ask for more with
+        """Return one page of jobs, newest first, that were created in that time and have this text in their arguments
+        (as JSON) or in their error. Case does not matter; sensitive arguments are not searched. One page examines at
+        most 10,000 jobs and says how many (`looked`); it may be empty and still have a `next`: continue with
         `cursor=found.next`."""
         search = Search(Filter(checked_states(state), **criteria), text, since, until)
         return self.__internals__.operations.search_jobs(search, limit, cursor)
@@ -112,8 +114,9 @@ class AppView(View):
     asearch = aio(search)
 
     def metrics(self) -> Metrics:
-        """How runs have ended since the beginning, how long jobs waited and ran; and what there is now: jobs by
-        state, the oldest ones, leases, workers, slots, open questions. What `GET /metrics` tells."""
+        """Return counts of how attempts ended and how long jobs waited and ran, since the store was created, and what
+        exists now: jobs by state, the oldest due jobs, leases, workers, slots, open questions. `GET /metrics` shows the
+        same."""
         return self.__internals__.operations.metrics()
 
     ametrics = aio(metrics)
@@ -128,10 +131,10 @@ class AppView(View):
         budgets: bool = False,
         actor: str | None = None,
     ) -> PruneReport:
-        """Delete jobs that ended longer ago than this, or than their task's own `retention` says; with `override` that
-        does not count. Never what halts a lane, is awaited, or belongs to a group that still lives. What holds a unique
-        key for good goes only with `unique_for_ever`, groups with a limit but without jobs only with `budgets`.
-        `dry_run` only counts."""
+        """Delete jobs that ended longer ago than `older_than`, or than their task's own `retention`, which `override`
+        ignores. A job stays if it halts a lane, if another job waits for it, or if its group still has live jobs. Jobs
+        that hold a unique key for ever are deleted only with `unique_for_ever`, groups with a budget but without jobs
+        only with `budgets`. `dry_run` only counts."""
         return self.__internals__.operations.prune(
             older_than, PruneChoice(dry_run, override, unique_for_ever, budgets), actor=actor
         )
@@ -139,17 +142,17 @@ class AppView(View):
     aprune = aio(prune)
 
     def sweep(self, wait: Duration | None = None) -> list[Reaped]:
-        """One sweep now, as every worker makes them: takes over jobs whose lease was missed, ends jobs and questions
-        whose time is over. A missed lease is looked at twice, a third of its length apart: `sweep` waits for that, at
-        most `wait` long. With `wait=0` it looks once, and the next call is the second look. Gives back what was taken
-        over."""
+        """Make one sweep now, as every worker does regularly: end leases that were not renewed, and end jobs and
+        questions whose time is over. A missed lease is checked twice, a third of its length apart: `sweep` waits for
+        the second check, at most `wait` long. With `wait=0` it checks once, and the next call is the second check.
+        Returns the jobs whose lease it ended."""
         return self.__internals__.sweep(None if wait is None else seconds(wait, "wait"))
 
     asweep = aio(sweep)
 
 
 class Tenant(AppView):
-    """One tenant: the same tasks, and jobs of its own. `acme = app.tenant("acme")`."""
+    """One tenant: the app's tasks, and jobs of its own. `acme = app.tenant("acme")`."""
 
     @property
     def name(self) -> str:

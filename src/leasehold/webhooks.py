@@ -13,7 +13,7 @@ __all__ = ["verify"]
 def verify(
     headers: Headers, body: bytes | str, secret: str, *, tolerance: float = TOLERANCE
 ) -> dict[str, Any]:
-    """Return the posted event: `id`, `type`, `timestamp`, `data`. Raises `InvalidSignature` if it was not signed with
-    this secret, or signed longer than `tolerance` seconds ago. Pass the raw body, not parsed. An event may come twice,
-    with the same `id`."""
+    """Return the posted event: `id`, `type`, `timestamp`, `data`. Raises `InvalidSignature` if the event was not signed
+    with this secret, or longer ago than `tolerance` seconds. Pass the raw body, not a parsed one. An event may arrive
+    twice, with the same `id`."""
     return verified(headers, body, secret, time.time(), tolerance)

@@ -1,8 +1,8 @@
-"""What stands behind an app: everything is wired here and nowhere else.
+"""Connects an app to its parts: tasks, operator, store, worker. No other module does this.
 
-Users hold a `Leasehold`; its verbs are the promise. Our own surfaces, the test support and our tests also need the open
-store, the operator's verbs and another store to move to: they find them as `app.__internals__`. The two underscores on
-either side keep it out of completion and out of the promise, and tests/architecture says who may use it.
+Users hold a `Leasehold`, whose methods are public. Surfaces, the test support and our tests also need the open store,
+the operator and another store to move to: `app.__internals__` has them. The double underscores keep the name out of
+completion and out of the public API; tests/architecture lists the modules that may use it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from leasehold.client.enqueue import Enqueue
+from leasehold.client.enqueue import Enqueuer
 from leasehold.client.job import Job
-from leasehold.client.run_by_id import Begun, OnAsked, RunById
+from leasehold.client.run_by_id import Begun, OnRequest, RunById
 from leasehold.domain.checks.names import EVERY_TENANT
 from leasehold.domain.errors import SchemaOutdated
 from leasehold.domain.frozen import frozen
@@ -57,10 +57,10 @@ if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
 STATE_VARIABLE = "XDG_STATE_HOME"
-"""Where programs keep their state: the folder for running commands is in it, on PostgreSQL; by default
-`~/.local/state`."""
+"""The folder for programs' state, by default `~/.local/state`. On PostgreSQL the folder for running commands is in
+it."""
 BY_HAND = 0.0
-"""Seconds between two sweeps: nobody knows when the next one will come."""
+"""Seconds between two sweeps: 0, because the time of the next call is unknown."""
 
 AnyTask = Task[..., ..., Any, Job[Any]]
 NamedCall = tuple[str, Mapping[str, Any], CallOptions]
@@ -69,7 +69,7 @@ NamedCall = tuple[str, Mapping[str, Any], CallOptions]
 
 @frozen(kw_only=True)
 class Place:
-    """Where the jobs are, and how to get there."""
+    """The place of the jobs, and how to connect to it."""
 
     url: str
     """The database: `sqlite:///file.db`, `sqlite:////absolute/file.db` or `postgresql://user@host/database`.
@@ -80,7 +80,7 @@ class Place:
     """A direct connection for wake-ups, when `url` leads through a pooler. Without one, workers poll once a
     second."""
     pooler: bool
-    """Whether a transaction-mode pooler is in between; the same as `?pooler=transaction` in the URL."""
+    """Whether `url` leads through a transaction-mode pooler; the same as `?pooler=transaction` in the URL."""
     clock: Clock | None
     """The clock to use instead of the database's; for tests."""
     results: str | None = None
@@ -90,7 +90,7 @@ class Place:
     """The folder for running commands, on a local disk. Left out: LEASEHOLD_EXECUTIONS; else on SQLite a folder
     beside the database, and on PostgreSQL one in the user's state folder."""
     tenant: str | None = None
-    """Whose jobs, of those that the store there knows of; None: its own."""
+    """The tenant whose jobs are meant; None: the store's own."""
 
     @property
     def is_sqlite(self) -> bool:
@@ -103,7 +103,7 @@ class Place:
         if self.is_sqlite:
             return Path(f"{self.url.removeprefix('sqlite:///')}.executions")
         state = os.environ.get(STATE_VARIABLE) or Path.home() / ".local" / "state"
-        # A folder for each database: a copy of one must not take the other's executions for its own.
+        # One folder per database: a copy of a database must not take the original's executions for its own.
         parts = urlsplit(self.url)
         place = f"{parts.hostname}:{parts.port}{parts.path}:{self.schema}"
         return Path(state, "leasehold", "executions", hashlib.sha256(place.encode()).hexdigest()[:16])
@@ -119,25 +119,25 @@ class Shared:
         self.tracing: Tracing | None = None
         self.stores = stores
         self.host = host
-        """Of `run_now` and `run_by_id`."""
+        """Runs the jobs of `run_now` and `run_by_id`."""
         self.tenant_host = tenant_host
-        """The same for all tenants."""
+        """Runs those of all tenants."""
         self.command_runner: SubprocessRunner | None = None
         self.container_runner: DockerRunner | None = None
         self.views: dict[str | None, Internals] = {}
-        """By the tenant's name; None: the app itself."""
+        """The internals by the tenant's name; None: of the app itself."""
 
 
 class Internals:
-    """Of an app; or, with what it has `shared`, of a view of it on one tenant."""
+    """The parts of an app or, with the app's `shared` ones, of its view of one tenant."""
 
     def __init__(self, place: Place, grace: float | None, shared: Shared | None = None) -> None:
         self.place = place
         self._home: Place | None = None
-        """Where it goes back to from the store of a test."""
+        """The place to return to when a test ends. None: outside of tests."""
         self._grace = grace
-        """How long runs of `run_now` and `run_by_id` get to end when the app is closed. None: as long as they need.
-        Left out: SHUTDOWN_GRACE_PERIOD_SECONDS, else 300 seconds."""
+        """The time that jobs of `run_now` and `run_by_id` get to end when the app is closed. None: as long as they
+        need. Left out: SHUTDOWN_GRACE_PERIOD_SECONDS, else 300 seconds."""
         self.lifespan: Lifespan | None = None
         if shared is None:
             stores = OpenStores(self._open, lambda: self.place.is_sqlite)
@@ -153,12 +153,12 @@ class Internals:
         self._sweeping = ForkLock()
         self._reaper: Reaper | None = None
         self._of_tenant: tuple[Directory, JobStore] | None = None
-        self.enqueue = Enqueue(
+        self.producer = Enqueuer(
             self.operations,
             self.find_task,
             self._run_now,
             place.tenant,
-            self._enqueue_of,
+            self._producer_of,
             lambda: shared.tracing,
         )
         self.by_id = RunById(self.operations, self.find_task, self._run_by_id)
@@ -175,12 +175,12 @@ class Internals:
         return views[name]
 
     def choose_tenant(self, name: str | None) -> None:
-        """Until it is closed the app works on this tenant alone. For commands."""
+        """Let the app work on this tenant alone until it is closed. For commands."""
         self.place = replace(self.place, tenant=name)
-        self.enqueue.tenant = name
+        self.producer.tenant = name
 
-    def _enqueue_of(self, tenant: str | None) -> Enqueue:
-        return self.shared.views[None].enqueue if tenant is None else self.of_tenant(tenant).enqueue
+    def _producer_of(self, tenant: str | None) -> Enqueuer:
+        return self.shared.views[None].producer if tenant is None else self.of_tenant(tenant).producer
 
     def _run_now(self, job: NewJob, max_running: int) -> Enqueued:
         shared = self.shared
@@ -188,7 +188,7 @@ class Internals:
             return shared.host.run(job, max_running)
         return shared.tenant_host.run(job, max_running, shared.stores.all_tenants.only(self.tenant))
 
-    def _run_by_id(self, job_id: str, worker: str | None, on_request: OnAsked) -> Begun | NotRun:
+    def _run_by_id(self, job_id: str, worker: str | None, on_request: OnRequest) -> Begun | NotRun:
         shared = self.shared
         if self.tenant is None:
             return shared.host.run_by_id(job_id, worker, on_request)
@@ -211,7 +211,7 @@ class Internals:
         return self.make_task(definition)
 
     def command_runner(self) -> SubprocessRunner:
-        """The one of this folder; commands of all tasks share it."""
+        """Return the runner of this folder, which the commands of all tasks share."""
         folder = self.shared.views[None].place.executions_folder.absolute()
         runner = self.shared.command_runner
         if runner is None or runner.folder != folder.resolve():
@@ -219,11 +219,11 @@ class Internals:
         return runner
 
     def container_runner(self) -> DockerRunner:
-        """On the engine that DOCKER_HOST names, else on this machine's."""
+        """Return the runner on the engine that DOCKER_HOST names, else on this machine's engine."""
         from leasehold.runners.docker.runner import DockerRunner
 
         if self.shared.container_runner is None:
-            # A folder that no command's run can be called.
+            # No execution of a command can have this name.
             self.shared.container_runner = DockerRunner(self.command_runner().folder / ".containers")
         return self.shared.container_runner
 
@@ -233,21 +233,21 @@ class Internals:
             self.shared.middleware.apply_to(definition)
 
     def make_task(self, definition: TaskDefinition) -> AnyTask:
-        return Task(definition, self.enqueue)
+        return Task(definition, self.producer)
 
     def named_task(self, name: str, settings: CallOptions) -> AnyTask:
-        """Raises UnknownTask."""
+        """Return the task with these settings. Raises UnknownTask."""
         return self.make_task(self.tasks.find(name)).using(**settings)
 
     def enqueue_calls(self, calls: Sequence[NamedCall]) -> Sequence[Job[Any]]:
-        """Calls of any tasks, by name: all or none, in the order given. Raises UnknownTask."""
-        return self.enqueue.store(self._new_jobs(calls))
+        """Enqueue calls of any tasks, by name: all or none, in the order given. Raises UnknownTask."""
+        return self.producer.enqueue(self._new_jobs(calls))
 
     def enqueue_calls_once(
         self, calls: Sequence[NamedCall], key: str, fingerprint: str
     ) -> tuple[Sequence[Job[Any]], bool]:
-        """The same once for a key; and whether it was a repeat. Raises IdempotencyKeyReused."""
-        return self.enqueue.store_once(self._new_jobs(calls), key, fingerprint)
+        """Enqueue them once per key; also return whether this was a repeat. Raises IdempotencyKeyReused."""
+        return self.producer.enqueue_once(self._new_jobs(calls), key, fingerprint)
 
     def _new_jobs(self, calls: Sequence[NamedCall]) -> list[NewJob]:
         return [
@@ -256,17 +256,17 @@ class Internals:
         ]
 
     def run_schedule(self, name: str, actor: str | None = None) -> Enqueued:
-        """Make a job of it now. Raises ScheduleNotFound, and UnknownTask."""
+        """Make a job of a schedule now. Raises ScheduleNotFound and UnknownTask."""
         row = self.operations.get_schedule(name)
         schedule = Schedule(name=row.name, task=row.task, args=row.args)
-        job = self.enqueue.traced(tick_job(self.tasks.find(row.task), schedule, row.now))
+        job = self.producer.traced(tick_job(self.tasks.find(row.task), schedule, row.now))
         return self.operations.run_schedule(name, job, actor=actor)
 
     def make_worker(self, settings: WorkerSettings, waits: Waits | None = None) -> Worker:
         return self._make_worker(dict(self.tasks.definitions), settings, waits)
 
     def _make_embedded(self, worker: str | None) -> Worker:
-        """The worker of `run_now` and `run_by_id`. It sees tasks that are registered later, too."""
+        """Make the worker of `run_now` and `run_by_id`. It also knows tasks that are registered later."""
         return self._make_worker(self.tasks.definitions, embedded_settings(self._grace, worker))
 
     def _make_embedded_for_tenants(self, worker: str | None) -> Worker:
@@ -297,7 +297,8 @@ class Internals:
         )
 
     def insert_sql(self, task: str) -> str:
-        """Raises UnknownTask, and InvalidInput for one that plain SQL cannot enqueue."""
+        """Return the SQL that enqueues this task. Raises UnknownTask, and InvalidInput for a task that plain SQL cannot
+        enqueue."""
         return self.operations.insert_sql(job_by_sql(self.tasks.find(task)))
 
     def sweep(self, wait: float | None) -> list[Reaped]:
@@ -316,7 +317,7 @@ class Internals:
         if found is None or found[0] is not directory:
             from leasehold.stores.tenants.tenant_store import tenant_store  # loads every verb
 
-            # The same one at each call: who waits for groups is found by it.
+            # The same object at each call: waiters of a group find each other by the store.
             found = self._of_tenant = directory, tenant_store(directory, self.tenant)
         return found[1]
 
@@ -326,7 +327,7 @@ class Internals:
             try:
                 store.check_schema()
             except SchemaOutdated:
-                # Only then: it would wait for a write of the caller's own that is under way.
+                # Not always: an upgrade would wait for an open write of the caller.
                 if not self.place.is_sqlite:
                     raise
                 store.upgrade()
@@ -343,7 +344,7 @@ class Internals:
 
     @contextlib.contextmanager
     def unchecked(self) -> Iterator[Operations]:
-        """The operator's verbs on a store whose schema may be missing or old."""
+        """Yield the operator on a store whose schema may be missing or old."""
         store = self._open_unchecked()
         try:
             yield Operations(lambda: store)
@@ -352,14 +353,14 @@ class Internals:
 
     @contextlib.contextmanager
     def scratch_place(self) -> Iterator[tuple[str, str]]:
-        """URL and schema of an empty store beside this one: a schema of its own in the same database, or a file in the
-        same folder. It is removed when the block ends."""
+        """Yield URL and schema of an empty store beside this one: a schema in the same database, or a file in the same
+        folder. The store is removed when the block ends."""
         with scratch_place(self.place.url, self.place.pooler) as found:
             yield found
 
     def configure(self, url: str | None, schema: str | None) -> None:
-        """Work on another store from now on; what is not given stays. While a test has moved us elsewhere: from its end
-        on, so that an app factory which is called there does not lead out of the sandbox."""
+        """Work on another store from now on; None changes nothing. In a sandbox it takes effect at the sandbox's end,
+        so that an app factory called in a test does not lead out of the sandbox."""
         home = self._home or self.place
         home = replace(home, url=url or home.url, schema=schema or home.schema)
         if self._home is not None:

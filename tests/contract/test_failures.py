@@ -107,7 +107,7 @@ def test_a_filter_that_finds_few_is_followed_only_so_far(
     monkeypatch.setattr("leasehold.stores.verbs.search.WINDOW", 2)
     found = operations.list_failures(filter=Filter(queue="q"))
     assert (found.looked, found.cut) == (1, False)
-    monkeypatch.setattr(operations_on_failures, "LOOKS", 2)
+    monkeypatch.setattr(operations_on_failures, "MOST_READS", 2)
     found = operations.list_failures(filter=Filter(queue="q"))
     assert (found.looked, found.cut) == (0, True)
 

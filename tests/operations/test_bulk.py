@@ -40,7 +40,7 @@ def states(jobs: list[Job]) -> set[str]:
 
 
 def test_what_matches_is_changed_and_nothing_else(app: Leasehold, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(bulk, "LOOK", 3)
+    monkeypatch.setattr(bulk, "PAGE_SIZE", 3)
     mine, others = enqueue(app, 8), enqueue(app, 2, "other")
     report = app.bulk.cancel(task="work", reason="enough", actor="ann")
     assert (report.matched, report.changed, report.refused, report.next) == (8, 8, (), None)
@@ -61,7 +61,7 @@ def test_a_dry_run_counts_names_some_and_changes_nothing(app: Leasehold):
 def test_it_stops_at_its_limit_and_goes_on_at_its_cursor(
     app: Leasehold, monkeypatch: pytest.MonkeyPatch, dry_run: bool
 ):
-    monkeypatch.setattr(bulk, "LOOK", 2)
+    monkeypatch.setattr(bulk, "PAGE_SIZE", 2)
     jobs = enqueue(app, 7)
     first = app.bulk.pause(task="work", limit=5, dry_run=dry_run)
     assert first.matched == 5
@@ -154,7 +154,7 @@ def test_one_that_has_moved_on_is_neither_changed_nor_refused(
 
 
 def test_jobs_that_a_retry_makes_are_not_met_by_it(app: Leasehold, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(bulk, "LOOK", 1)
+    monkeypatch.setattr(bulk, "PAGE_SIZE", 1)
     jobs = enqueue(app, 3)
     app.bulk.cancel(task="work")
     report = app.bulk.retry(task="work", state=["cancelled", "queued"])

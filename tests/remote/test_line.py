@@ -304,7 +304,7 @@ def test_many_go_in_pieces_and_it_is_told_how_far_it_went(app: Leasehold, remote
     made = remote.enqueue_many([*good, {"task": "work", "args": {"target": "t"}}], idempotency_key="k")
     assert [one.id for one in made[:1000]] == caught.value.ids, "the first piece came again under its key"
     assert (len(made), made[-1].task, app.group("g").status().total) == (1001, "work", 1000)
-    with pytest.raises(InvalidInput, match="cannot be said over HTTP"):
+    with pytest.raises(InvalidInput, match="cannot be set over HTTP"):
         remote.enqueue_many([{"task": "add", "args": {"a": 1}, "retry": 1}])  # type: ignore[typeddict-unknown-key]
     with pytest.raises(InvalidInput):
         remote.enqueue("add", {"a": 1}, idempotency_key="é")

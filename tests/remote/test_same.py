@@ -33,7 +33,7 @@ from leasehold.errors import (
 )
 from leasehold.operations.json_records import from_json, to_json
 from leasehold.remote import Remote, operator
-from leasehold.remote.problems import KINDS, error_of
+from leasehold.remote.problems import ERRORS, error_of
 from leasehold.surfaces.http.problems import _ERRORS, answer_to
 from leasehold.types import (
     Bulk,
@@ -289,7 +289,7 @@ def facts(error: LeaseholdError) -> dict[str, Any]:
 def test_every_code_of_the_server_has_its_error_here():
     """But what went wrong on the server itself, which is no error of a job."""
     servers = {code: kind for kind, _, code in _ERRORS if kind not in (StoreError, LeaseholdError)}
-    assert servers == KINDS
+    assert servers == ERRORS
 
 
 def test_who_is_refused_for_now_learns_when_to_come_back():

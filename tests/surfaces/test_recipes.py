@@ -23,7 +23,7 @@ from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.http import create_app
 from leasehold.remote.operator import RemoteOperator
-from leasehold.remote.transport import Connections, Line
+from leasehold.remote.transport import Connections, Transport
 from leasehold.operations.arguments import Actor, JobId, Reason
 from leasehold.operations.verb import Backend, verb
 from leasehold.surfaces.cli.main import run
@@ -81,7 +81,7 @@ with app, listening(app, create_app(app)) as server:
     found["bulk"] = http.post("/v1/jobs/bulk", json=bulk).json()["changed"], app.get(in_bulk).state
     over_remote = new()
     connections = Connections(server.url, server.token("read", "operate"), 30)
-    row = RemoteOperator(Line(connections, None)).call(nudge, over_remote, times=5)
+    row = RemoteOperator(Transport(connections, None)).call(nudge, over_remote, times=5)
     connections.close()
     found["remote"] = row.id == over_remote, row.state, row.reason
     found["help"] = cli("jobs", "--help")[1], cli("queues", "--help")[1]

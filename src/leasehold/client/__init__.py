@@ -1,1 +1,1 @@
-"""Handles in the user's hands."""
+"""The handles that users hold: jobs, groups, queues and the rest."""

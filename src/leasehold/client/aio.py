@@ -1,4 +1,4 @@
-"""Async names of blocking methods: `acancel = aio(cancel)` behind `def cancel`."""
+"""Async names of blocking methods: `acancel = aio(cancel)` below `def cancel`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ T = TypeVar("T")
 
 
 def aio(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """The same call, made in a thread of ours. It looks the method up by its name, so that a subclass that overrides
-    `cancel` has the right `acancel` too. What waits for long, or yields, needs an async method of its own."""
+    """Return an async method that makes the same call in one of our threads. It looks the method up by name, so that a
+    subclass that overrides `cancel` has the right `acancel` too. A method that waits for long, or yields, needs an
+    async method of its own."""
     name = method.__name__
     if (
         inspect.isgeneratorfunction(method)

@@ -1,4 +1,4 @@
-"""`app.bulk`: a verb on every job that matches, job by job."""
+"""`app.bulk`: one verb on every job that matches, job by job."""
 
 from __future__ import annotations
 
@@ -13,46 +13,46 @@ from leasehold.operations.local import Operator
 
 
 class Bulk:
-    """`app.bulk.cancel(task="report", state="queued")`. All that is given must match; without a `state`, those that the
-    verb is meant for. `dry_run=True` only counts; an empty filter needs `everything=True`. It stops after `limit` jobs
-    (10,000), and the report's `next` is the `cursor` to go on with. Jobs that refuse are reported, and hold up none of
-    the others."""
+    """`app.bulk.cancel(task="report", state="queued")`. A job must match every filter given; without a `state`, the
+    verb takes jobs in the states that it is meant for. `dry_run=True` only counts; an empty filter needs
+    `everything=True`. A call stops after `limit` jobs (10,000); continue with the report's `next` as `cursor`. A job
+    that refuses the verb is reported, and the others are done all the same."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
 
     def cancel(self, *, reason: str | None = None, **requested: Unpack[BulkOptions]) -> BulkReport:
-        """Cancel them; running ones are asked to stop."""
+        """Cancel the matching jobs; running ones stop as soon as their workers get the request."""
         return self._act("cancel", requested, reason=reason)
 
     acancel = aio(cancel)
 
     def pause(self, *, reason: str | None = None, **requested: Unpack[BulkOptions]) -> BulkReport:
-        """Pause them; running ones are asked to stop, and all can be resumed."""
+        """Pause the matching jobs, which can be resumed; running ones stop as soon as their workers get the request."""
         return self._act("pause", requested, reason=reason)
 
     apause = aio(pause)
 
     def interrupt(self, *, reason: str | None = None, **requested: Unpack[BulkOptions]) -> BulkReport:
-        """Pause running ones; cancel the others."""
+        """Pause running jobs; cancel the others."""
         return self._act("interrupt", requested, reason=reason)
 
     ainterrupt = aio(interrupt)
 
     def resume(self, *, fresh: bool = False, **requested: Unpack[BulkOptions]) -> BulkReport:
-        """Resume paused, failed and timed-out ones; with `fresh` from the beginning."""
+        """Resume paused, failed and timed-out jobs; with `fresh` from the beginning."""
         return self._act("resume", requested, fresh=fresh or None)
 
     aresume = aio(resume)
 
     def retry(self, **requested: Unpack[BulkOptions]) -> BulkReport:
-        """Enqueue a new job like each of them; they stay as they are. Called again, it makes them again."""
+        """Enqueue a new job like each matching job, which stays as it is. A second call enqueues them again."""
         return self._act("retry", requested)
 
     aretry = aio(retry)
 
     def skip(self, *, reason: str | None = None, **requested: Unpack[BulkOptions]) -> BulkReport:
-        """Leave failed ones as they are, and let their lanes go on."""
+        """Leave failed jobs as they are, and let their lanes go on."""
         return self._act("skip", requested, reason=reason)
 
     askip = aio(skip)
@@ -60,13 +60,13 @@ class Bulk:
     def snooze(
         self, *, until: datetime | None = None, reason: str | None = None, **requested: Unpack[BulkOptions]
     ) -> BulkReport:
-        """Set when they are due; a dry run needs no `until`."""
+        """Set when pending, queued and paused jobs are due; a dry run needs no `until`."""
         return self._act("snooze", requested, until=until, reason=reason)
 
     asnooze = aio(snooze)
 
     def release(self, **requested: Unpack[BulkOptions]) -> BulkReport:
-        """Lift the hold that they were enqueued with."""
+        """Release jobs that were enqueued on hold."""
         return self._act("release", requested)
 
     arelease = aio(release)
@@ -80,5 +80,5 @@ class Bulk:
             requested.pop("group", None),
             requested.pop("tag", None),
         )
-        request = BulkRequest(verb=verb, filter=filter, own=own, **requested)  # type: ignore[misc] # what is left are its own fields
+        request = BulkRequest(verb=verb, filter=filter, own=own, **requested)  # type: ignore[misc] # the remaining options are its own fields
         return self._operator.bulk(request)

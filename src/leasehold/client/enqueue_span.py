@@ -1,4 +1,4 @@
-"""An enqueue while it is under way, told to who traces it."""
+"""Wraps an enqueue in a tracing span."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Self
 from leasehold.domain.batch import AlikeJobs, with_trace
 from leasehold.domain.job import NewJob
 from leasehold.domain.tracing import TracedEnqueue, Tracing
-from leasehold.operations.local import Made
+from leasehold.operations.local import EnqueuedJob
 
 
 class EnqueueSpan:
-    """A block around the store's part. Where nobody traces, `jobs` are as they were given, and the rest is nothing."""
+    """The block around the store's call. Without a tracer it does nothing, and `jobs` are those given."""
 
-    __slots__ = ("_reported", "_span", "jobs")
+    __slots__ = ("_span", "_traced", "jobs")
 
     def __init__(self, tracing: Tracing | None, jobs: Sequence[NewJob], later: bool = False) -> None:
         self.jobs = jobs
-        """What is to be stored."""
+        """The jobs to store, with the trace."""
         self._span: AbstractContextManager[str | None] | None = None
         if tracing is not None and jobs:
-            self._reported = _reported(jobs, later)
-            self._span = tracing.enqueueing(self._reported)
+            self._traced = _described(jobs, later)
+            self._span = tracing.enqueueing(self._traced)
 
     def __enter__(self) -> Self:
         if self._span is not None:
@@ -33,10 +33,10 @@ class EnqueueSpan:
                 self.jobs = with_trace(self.jobs, trace)
         return self
 
-    def stored(self, made: Sequence[Made]) -> None:
-        """A single one may be another than was asked for: the one that held its key."""
+    def stored(self, made: Sequence[EnqueuedJob]) -> None:
+        """Record the id of a single job: it may be an existing job that holds the same unique key."""
         if self._span is not None and len(made) == 1:
-            self._reported.job_id = made[0].id
+            self._traced.job_id = made[0].id
 
     def __exit__(
         self, task: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -45,8 +45,8 @@ class EnqueueSpan:
             self._span.__exit__(task, error, trace)
 
 
-def _reported(jobs: Sequence[NewJob], later: bool) -> TracedEnqueue:
-    """Of jobs that are alike the first speaks for all."""
+def _described(jobs: Sequence[NewJob], later: bool) -> TracedEnqueue:
+    """Describe the enqueue; of `AlikeJobs` only the first has to be read."""
     known = [jobs.first] if isinstance(jobs, AlikeJobs) else jobs
     queues, tasks = {job.queue for job in known}, {job.task for job in known}
     return TracedEnqueue(

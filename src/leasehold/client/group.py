@@ -1,4 +1,4 @@
-"""A group in the user's hands: its status, now or as soon as it changes, and the verbs on all of its jobs."""
+"""The handle of a group: its status, now or when it changes, and verbs on all its jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from leasehold.operations.local import Operator
 
 
 class Group:
-    """The jobs that were enqueued with one `group=`. There need not be any yet."""
+    """The jobs that were enqueued with one `group=`. A group may still have no jobs."""
 
     def __init__(self, name: str, operator: Operator) -> None:
         self.name = checked_name(name, "group")
@@ -35,12 +35,12 @@ class Group:
         partial: bool = False,
         noted: int | None = None,
     ) -> GroupStatus:
-        """How far it is, what came out, what went wrong. With `wait` and the `version` of an earlier status as `since`:
-        at once if that is no longer the version or if nothing of the group is live, else as soon as something changes,
+        """Return the group's counts, results and errors. With `wait`, and the `version` of an earlier status as
+        `since`, it returns at once if the version has changed or no job of the group is live, else at the next change,
         else after `wait` with `changed=False`. Without `since` it waits for the next change after the call.
 
-        With `partial=True` it also tells of those that run how far they are and what they have emitted (`runs`), and
-        what they tell ends the wait too, at most twice a second. Give `noted` of the earlier status back as well."""
+        With `partial=True` the status also has the progress and the updates of running jobs (`runs`), and these end the
+        wait too, at most twice a second. Pass `noted` of the earlier status as well."""
         return self._operator.group_status(
             self.name, wait=wait, since=since, tasks=tasks, partial=partial, noted=noted
         )
@@ -59,8 +59,8 @@ class Group:
         )
 
     def stop(self, scope: Names = None, **manner: Unpack[StopManner]) -> StopReport:
-        """Stop all of its jobs, or those of the tasks in `scope`. `mode`, `reason`, `wait`, `dry_run` and `actor` are
-        those of `Leasehold.stop`. With `hold=True` nothing comes into the group until `release()`; else the next job
+        """Stop all jobs of the group, or those of the tasks in `scope`. `mode`, `reason`, `wait`, `dry_run` and `actor`
+        are those of `Leasehold.stop`. With `hold=True` the group refuses new jobs until `release()`; else the next job
         reopens it."""
         return self._operator.stop(StopRequest(group=self.name, tasks=scope, **manner))
 
@@ -68,14 +68,14 @@ class Group:
         return await self._operator.astop(StopRequest(group=self.name, tasks=scope, **manner))
 
     def release(self, *, actor: str | None = None) -> bool:
-        """Lift the hold. False: there was none."""
+        """Lift the hold. False: the group was not on hold."""
         return self._operator.call(groups.release_group, self.name, actor=actor)
 
     arelease = aio(release)
 
     def budget(self, /, *, actor: str | None = None, **limits: int | None) -> list[BudgetLine]:
-        """Set what its jobs may spend together, by unit: `group.budget(tokens=1_000_000)`; None lifts a limit. Without
-        limits: only tell how it stands."""
+        """Set what the group's jobs may spend together, by unit: `group.budget(tokens=1_000_000)`; None lifts a limit.
+        Without limits it only returns the budget and what was spent."""
         if not limits:
             return self._operator.call(budgets.group_budget, self.name)
         return self._operator.call(budgets.set_group_budget, self.name, limits, actor=actor)
@@ -83,7 +83,7 @@ class Group:
     abudget = aio(budget)
 
     def jobs(self, *, state: State | None = None, limit: int = 50, cursor: str | None = None) -> Page:
-        """One page of its jobs, newest first. Ask for the next with `cursor=page.next`."""
+        """Return one page of the group's jobs, newest first. The next page: `cursor=page.next`."""
         states = [] if state is None else [State(state)]
         return self._operator.call(jobs.list_jobs, state=states, group=self.name, limit=limit, cursor=cursor)
 

@@ -1,4 +1,4 @@
-"""`app.mirrors`: tables of your own that are kept in step with the jobs of a task."""
+"""`app.mirrors`: tables of your own that follow the jobs of a task."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ AnyTask = Task[..., ..., Any, Any]
 
 
 class Mirrors:
-    """`app.mirrors`. Triggers in the database write your row in the transaction that moves the job."""
+    """Tables of your own that follow the jobs of a task: database triggers write your row in the transaction that moves
+    the job."""
 
     def __init__(self, operator: Operator, tasks: Registry) -> None:
         self._operator = operator
@@ -24,12 +25,12 @@ class Mirrors:
     def add(
         self, task: AnyTask | str, *, actor: str | None = None, **settings: Unpack[MirrorOptions]
     ) -> None:
-        """Keep a table in step with the jobs of this task, which says `mirror=True`. `key` is the column that finds the
-        row, `argument` the argument with its value (left out: the job's unique key), `status` the column for the state,
-        `states` your word for every state. `columns` names a column for each fact you want: `requested`, `started`
-        (first), `finished`, `updated`, `result`, `result_ref`, `exit_code`, `error`. With `insert` a missing row is
-        made. `times` is "iso" or "unix", for SQLite. Call it at each start, before the first job: a mirror that is
-        there already is made anew. The table must exist."""
+        """Keep a table in step with the jobs of this task, which has `mirror=True`. `key` is the column that identifies
+        the row, `argument` the argument with its value (by default the job's unique key), `status` the column for the
+        state, `states` your word for every state. `columns` names a column for each fact you want: `requested`,
+        `started` (first), `finished`, `updated`, `result`, `result_ref`, `exit_code`, `error`. With `insert` a missing
+        row is inserted. `times` is "iso" or "unix", for SQLite. Call it at each start, before the first job: it
+        replaces an existing mirror. The table must exist."""
         name = task if isinstance(task, str) else task.name
         definition = self._tasks.find(name)
         given = dict(settings)
@@ -41,7 +42,7 @@ class Mirrors:
     aadd = aio(add)
 
     def remove(self, task: AnyTask | str, table: str, *, actor: str | None = None) -> None:
-        """Take a mirror away; your rows stay. Raises InvalidInput if there is none."""
+        """Remove a mirror; your rows stay. Raises InvalidInput if there is none."""
         name = task if isinstance(task, str) else task.name
         mirror = self._operator.call(mirrors.find_mirror, name, table)
         self._operator.call(mirrors.remove_mirror, name, mirror, actor=actor)
@@ -49,7 +50,7 @@ class Mirrors:
     aremove = aio(remove)
 
     def list(self) -> list[MirrorRow]:
-        """Those that are installed, each with what is wrong with it: a trigger or a column that is gone."""
+        """List the installed mirrors, each with its problems: a trigger or a column that is missing."""
         return self._operator.call(mirrors.list_mirrors)
 
     alist = aio(list)

@@ -1,4 +1,4 @@
-"""`app.questions`: what jobs ask, and the answers to it."""
+"""`app.questions`: questions that jobs ask, and their answers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leasehold.operations.local import Operator
 
 
 class Questions:
-    """`app.questions`: what jobs ask, and the answers."""
+    """The questions of all jobs."""
 
     def __init__(self, operator: Operator, find_task: FindTask) -> None:
         self._operator = operator
@@ -26,14 +26,14 @@ class Questions:
         task: str | None = None,
         limit: int = 100,
     ) -> list[OpenQuestion]:
-        """Open questions, the oldest first."""
+        """List open questions, oldest first."""
         return self._operator.call(questions.open_questions, group=group, queue=queue, task=task, limit=limit)
 
     alist = aio(list)
 
     def answer(self, job_id: str, key: str, value: Any, *, actor: str | None = None) -> Job[Any]:
         """Answer a question with a JSON value. A waiting job goes on; a paused one keeps the answer. Raises
-        InvalidAnswer when the value does not fit what was asked; the question stays open then."""
+        InvalidAnswer if the value does not fit the question, which then stays open."""
         row = self._operator.call(questions.answer, job_id, key, value, actor=actor)
         return Job(row.id, self._operator, self._find_task, row)
 

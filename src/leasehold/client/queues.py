@@ -1,4 +1,4 @@
-"""Handles of queues, tasks and lanes, to list, pause and resume them."""
+"""`app.queues`, `app.tasks` and `app.lanes`: pause, resume and list them."""
 
 from __future__ import annotations
 
@@ -14,67 +14,67 @@ from leasehold.operations import queues
 from leasehold.operations.local import Operator
 
 _Cards = list[TaskCard]
-"""`list` is a method below."""
+"""An alias, because `list` is a method below."""
 
 
 class Pausable:
-    """What `app.queues` and `app.tasks` have in common: no claims until it is resumed."""
+    """What `app.queues` and `app.tasks` have in common: pause and resume."""
 
     def __init__(self, operator: Operator, scope: Scope) -> None:
         self._operator = operator
         self._scope = scope
 
     def pause(self, name: str, **closing: Unpack[PauseOptions]) -> PauseRecord:
-        """Running jobs go on; no new ones start, `for_` a duration, `until` an instant, or until it is resumed.
-        `reason` and `actor` are shown to whoever asks why."""
+        """Start no jobs of it, `for_` a duration, `until` an instant, or until it is resumed. Running jobs go on.
+        `explain()` shows `reason` and `actor`."""
         verb = queues.pause_queue if self._scope == "queue" else queues.pause_task
         return self._operator.call(verb, name, **PauseWindow(**closing).arguments)
 
     apause = aio(pause)
 
     def resume(self, name: str, *, actor: str | None = None) -> bool:
-        """False: it was not paused."""
+        """Start its jobs again. False: it was not paused."""
         verb = queues.resume_queue if self._scope == "queue" else queues.resume_task
         return self._operator.call(verb, name, actor=actor)
 
     aresume = aio(resume)
 
     def paused(self) -> list[PauseRecord]:
-        """Those that are paused now."""
+        """List what is paused now."""
         return [pause for pause in self._operator.call(queues.list_pauses) if pause.scope == self._scope]
 
     apaused = aio(paused)
 
 
 class Queues(Pausable):
-    """`app.queues`."""
+    """The queues."""
 
     def __init__(self, operator: Operator) -> None:
         super().__init__(operator, "queue")
 
     def list(self) -> list[QueueRow]:
-        """Every task in every queue that is known, with its live workers, its pauses and what is in it."""
+        """List every known task in every queue, with live workers, pauses and jobs by state."""
         return self._operator.call(queues.list_queues)
 
     alist = aio(list)
 
 
 class Tasks(Pausable):
-    """`app.tasks`."""
+    """The tasks."""
 
     def __init__(self, operator: Operator, cards: Callable[[], _Cards]) -> None:
         super().__init__(operator, "task")
         self._cards = cards
 
     def list(self) -> list[TaskCard]:
-        """The tasks that can be enqueued, by name, with the JSON Schema of what each takes and returns."""
+        """List the tasks that can be enqueued, by name, with the JSON Schemas of their arguments and results."""
         return self._cards()
 
     alist = aio(list)
 
 
 class Lanes:
-    """`app.lanes`."""
+    """The lanes."""
 
     def __init__(self, operator: Operator, find_task: FindTask) -> None:
         self._operator = operator
@@ -88,7 +88,7 @@ class Lanes:
     aresume = aio(resume)
 
     def list(self) -> list[LaneHolder]:
-        """Lanes that are held or stand still, each with the job that runs in it or halts it."""
+        """List lanes that are held or halted, each with the job that runs in it or halts it."""
         return self._operator.call(queues.list_lanes)
 
     alist = aio(list)

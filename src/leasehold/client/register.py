@@ -1,4 +1,5 @@
-"""`@app.task(…)` and `@app.schedule(…)`: the decorators, and what type checkers know of the task that they make."""
+"""`@app.task(…)`, `@app.command(…)` and `@app.schedule(…)`: the decorators, with the types of the tasks that they
+make."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ Add = Callable[[Callable[..., Any], str | None, Mapping[str, Any]], Task[..., ..
 
 
 class Register:
-    """`@app.task(…)`: the decorator that registers a function with these settings."""
+    """`@app.task(…)`: registers a function with these settings."""
 
     def __init__(self, add: Add, name: str | None, settings: Mapping[str, Any]) -> None:
         self._add = add
@@ -48,7 +49,7 @@ class Register:
 
 
 class RegisterSchedule:
-    """`@app.schedule(…)`: on a task, or on a function, which becomes a task with default settings."""
+    """`@app.schedule(…)`: schedules a task, or a function, which becomes a task with default settings."""
 
     def __init__(self, add: Callable[[Any], Task[..., ..., Any, Any]]) -> None:
         self._add = add
@@ -77,7 +78,7 @@ class RegisterSchedule:
 
 
 class RegisterExternal:
-    """`@app.command(…)` and the like: on a function that says what to run."""
+    """`@app.command(…)`, `@app.container(…)` and `@app.external(…)`: register a function that returns what to run."""
 
     def __init__(self, add: Callable[[Callable[..., Any]], Task[..., ..., Any, Any]]) -> None:
         self._add = add

@@ -1,4 +1,4 @@
-"""`app.run_by_id`: one job that somebody else has delivered the id of, run in this process."""
+"""`app.run_by_id`: runs one job in this process, by an id that another queue delivered."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from leasehold.domain.run_by_id import ELSEWHERE, NotRun
 from leasehold.operations.operations import Operations
 from leasehold.threads import to_thread
 
-SOONEST, LATEST = 0.02, 1.0
+FIRST_TRY_AFTER, SLOWEST_TRY_EVERY = 0.02, 1.0
 
 
 @frozen
 class RunResult:
-    """`run_by_id` has run the job, and the database has its ending: see `job.state`. `retry_in`: seconds after which it
-    is due again, as after a failure that is retried; None: it is at rest, or waits for somebody's word, so a message
-    that brought its id is done with."""
+    """`run_by_id` ran the job, and its end is stored: see `job.state`. `retry_in`: seconds after which the job is due
+    again, as after a failure that is retried. None: it has ended, or waits for an operator, and the message that
+    brought its id has done its work."""
 
     job: Job[Any]
     retry_in: float | None
@@ -38,7 +38,7 @@ class RunResult:
 
 
 class Begun(Protocol):
-    """A run that is under way."""
+    """An attempt that has begun."""
 
     @property
     def end(self) -> Future[None]: ...
@@ -50,13 +50,14 @@ class Begun(Protocol):
     def flush(self) -> Callable[[], None]: ...
 
 
-OnAsked = Callable[[Future[Any]], None]
-"""Told of what will be the run, before it is begun."""
-Start = Callable[[str, str | None, OnAsked], Begun | NotRun]
+OnRequest = Callable[[Future[Any]], None]
+"""Called with the future of the attempt, before it begins."""
+Start = Callable[[str, str | None, OnRequest], Begun | NotRun]
 
 
 class RunById:
-    """`start` claims a job in the name of an owner and begins it here, or says why not."""
+    """Claims jobs by id and waits for their ends. `start` claims a job under a worker's name and begins it here, or
+    returns why it cannot."""
 
     def __init__(self, operations: Operations, find_task: FindTask, start: Start) -> None:
         self._operations = operations
@@ -66,22 +67,22 @@ class RunById:
     def run(self, job_id: str, worker: str | None, wait: Duration) -> RunResult | NotRun:
         call = _Call(self, job_id, worker, wait)
         try:
-            while isinstance(begun := call.ask(), NotRun):
+            while isinstance(begun := call.begin(), NotRun):
                 if (pause := call.pause(begun)) is None:
                     return begun
                 time.sleep(pause)
             begun.end.result()
         except BaseException:
-            # Whoever waits has to leave, by Ctrl-C or a time limit of its own: nothing may be left behind.
+            # Ctrl-C or a time limit ends the wait: the job must not run on without its caller.
             call.hand_back()
             raise
         return self.ended(call.id, begun)
 
     async def run_async(self, job_id: str, worker: str | None, wait: Duration) -> RunResult | NotRun:
-        """Holds no thread while it waits."""
+        """As `run`, without a thread while it waits."""
         call = _Call(self, job_id, worker, wait)
         while True:
-            requested = asyncio.ensure_future(to_thread(call.ask))
+            requested = asyncio.ensure_future(to_thread(call.begin))
             try:
                 begun = await asyncio.shield(requested)
                 if not isinstance(begun, NotRun):
@@ -94,7 +95,7 @@ class RunById:
                 await _hand_back(requested)
                 raise
 
-    def begin(self, job_id: str, worker: str | None, on_request: OnAsked) -> Begun | NotRun:
+    def begin(self, job_id: str, worker: str | None, on_request: OnRequest) -> Begun | NotRun:
         try:
             job = self._operations.get(job_id)
         except JobNotFound as missing:
@@ -111,7 +112,7 @@ class RunById:
 
 
 async def _hand_back(requested: asyncio.Future[Begun | NotRun]) -> None:
-    """What was asked for may be under way though nobody has heard of it yet."""
+    """Stop the attempt that this request may have begun, though its caller has no answer yet."""
     begun = await requested
     if not isinstance(begun, NotRun):
         begun.stop()
@@ -119,29 +120,29 @@ async def _hand_back(requested: asyncio.Future[Begun | NotRun]) -> None:
 
 
 class _Call:
-    """One `run_by_id`, of either colour: asks, and says how long to wait before the next time."""
+    """One call of `run_by_id`, sync or async: requests the attempt, and how long to pause before the next request."""
 
     def __init__(self, by_id: RunById, job_id: str, worker: str | None, wait: Duration) -> None:
         self.id = checked_id(job_id)
         self._by_id = by_id
         self._worker = None if worker is None else checked_name(worker, "worker")
-        self._poll = Poll(SOONEST, LATEST, time.monotonic, seconds(wait, "wait"))
+        self._poll = Poll(FIRST_TRY_AFTER, SLOWEST_TRY_EVERY, time.monotonic, seconds(wait, "wait"))
         self._requested: Future[Begun] | None = None
-        """What will be the run, once there is a lease for it: known before it begins."""
+        """The future of the attempt, known once the job is claimed, before it begins."""
 
-    def ask(self) -> Begun | NotRun:
+    def begin(self) -> Begun | NotRun:
         return self._by_id.begin(self.id, self._worker, self._note)
 
     def _note(self, requested: Future[Begun]) -> None:
         self._requested = requested
 
     def hand_back(self) -> None:
-        """It may have begun though we have not heard of it."""
+        """Stop the attempt, which may have begun though the request has not returned."""
         if self._requested is not None and self._requested.exception() is None:
             begun = self._requested.result()
             begun.stop()
             begun.end.result()
 
     def pause(self, answer: NotRun) -> float | None:
-        """None: there is nothing to wait for, or no time."""
+        """Seconds until the next request. None: waiting does not help, or the time is over."""
         return None if answer.retry_in is None else self._poll.pause(answer.retry_in)

@@ -1,4 +1,4 @@
-"""`app.schedules`: what is due by itself, seen and steered at run time."""
+"""`app.schedules`: schedules, listed and changed at run time."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from leasehold.client.aio import aio
 from leasehold.client.job import FindTask, Job
 from leasehold.domain.records import ScheduleRow
 from leasehold.operations import schedules
-from leasehold.operations.local import Made, Operator
+from leasehold.operations.local import EnqueuedJob, Operator
 from leasehold.tasks.registry import Registry
 from leasehold.tasks.schedule import ScheduleOptions, schedule_for
 
-RunSchedule = Callable[[str, str | None], Made]
-"""Makes a job of the schedule with this name, for this actor."""
+RunSchedule = Callable[[str, str | None], EnqueuedJob]
+"""Makes a job of the schedule with this name, in the name of this actor."""
 
 
 class Schedules:
-    """What is due by itself. `run_schedule` knows the tasks, or whom to ask."""
+    """The schedules of one store, as `Remote` has them."""
 
     def __init__(self, operator: Operator, find_task: FindTask, run_schedule: RunSchedule) -> None:
         self._operator = operator
@@ -26,39 +26,39 @@ class Schedules:
         self._run_schedule = run_schedule
 
     def get(self, name: str) -> ScheduleRow:
-        """Raises ScheduleNotFound."""
+        """Return the schedule. Raises ScheduleNotFound."""
         return self._operator.call(schedules.get_schedule, name)
 
     aget = aio(get)
 
     def pause(self, name: str, reason: str | None = None, *, actor: str | None = None) -> ScheduleRow:
-        """No ticks until it is resumed; those of the pause are not made up for."""
+        """Pause its ticks until it is resumed; ticks missed meanwhile are not made up for."""
         return self._operator.call(schedules.pause_schedule, name, reason, actor=actor)
 
     apause = aio(pause)
 
     def resume(self, name: str, *, actor: str | None = None) -> bool:
-        """False: it was not paused."""
+        """Resume its ticks, from now on. False: it was not paused."""
         return self._operator.call(schedules.resume_schedule, name, actor=actor)
 
     aresume = aio(resume)
 
     def run(self, name: str, *, actor: str | None = None) -> Job[Any]:
-        """Make a job of it now, besides its ticks, whether or not the last one still lives."""
+        """Make a job of it now, in addition to its ticks, even if the last job is still live."""
         made = self._run_schedule(name, actor)
         return Job(made.id, self._operator, self._find_task, created=made.created)
 
     arun = aio(run)
 
     def list(self) -> list[ScheduleRow]:
-        """Every schedule: its next and last tick, its last job, and whether it is paused or orphaned."""
+        """List every schedule: its next and last tick, its last job, and whether it is paused or orphaned."""
         return self._operator.call(schedules.list_schedules)
 
     alist = aio(list)
 
 
 class AppSchedules(Schedules):
-    """`app.schedules`. Those in the code are declared with `@app.schedule`; these verbs are for all of them."""
+    """`app.schedules`: the schedules declared with `@app.schedule`, and those made here."""
 
     def __init__(
         self, operator: Operator, find_task: FindTask, run_schedule: RunSchedule, tasks: Registry
@@ -76,14 +76,16 @@ class AppSchedules(Schedules):
         **when: Unpack[ScheduleOptions],
     ) -> ScheduleRow:
         """Make a schedule, or change it: `app.schedules.set("nightly", "report", {"day": 1}, cron="0 3 * * *")`. Its
-        jobs have the task's own settings. One that stands in the code of a live worker is refused: change it there."""
+        jobs have the task's own settings. A schedule that a live worker declares in its code is refused: change it
+        there."""
         schedule = schedule_for(self._tasks.find(task), name, args, when)
         return self._operator.call(schedules.set_schedule, schedule.name, schedule, actor=actor)
 
     aset = aio(set)
 
     def delete(self, name: str, *, actor: str | None = None) -> None:
-        """Its jobs stay. One that stands in the code of a live worker is refused: take it out of the code."""
+        """Delete a schedule; its jobs stay. A schedule that a live worker declares in its code is refused: remove it
+        there."""
         self._operator.call(schedules.delete_schedule, name, actor=actor)
 
     adelete = aio(delete)

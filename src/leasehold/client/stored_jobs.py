@@ -1,4 +1,4 @@
-"""The handles of many jobs, as few bytes each: a million of them shall fit where the jobs themselves would not."""
+"""The handles of many jobs, in a few bytes each: a million `Job` objects would need too much memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, overload
 
 from leasehold.client.job import FindTask, Job
-from leasehold.operations.local import Made
+from leasehold.operations.local import EnqueuedJob
 from leasehold.operations.operations import Operations
 
 _SIZE = 16
@@ -15,7 +15,7 @@ _SIZE = 16
 
 
 class JobIds(Sequence[str]):
-    """The ids of jobs."""
+    """Ids of jobs, 16 bytes each."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -43,12 +43,12 @@ class JobIds(Sequence[str]):
 
 
 class StoredJobs(Sequence[Job[Any]]):
-    """What `enqueue_many` gives: a handle of each job, in the order of the calls, made when it is asked for."""
+    """What `enqueue_many` returns: a handle of each job, in the order of the calls, made when it is read."""
 
     def __init__(self, operations: Operations, find_task: FindTask) -> None:
         self.ids = JobIds()
         self._created = bytearray()
-        """1 for a job that was made, 0 for one that was there already."""
+        """1 for a job that was created, 0 for one that existed already."""
         self._operations = operations
         self._find_task = find_task
 
@@ -70,6 +70,6 @@ class StoredJobs(Sequence[Job[Any]]):
         created = bool(self._created[index])
         return Job(self.ids[index], self._operations, self._find_task, created=created)
 
-    def add(self, made: Sequence[Made]) -> None:
+    def add(self, made: Sequence[EnqueuedJob]) -> None:
         self.ids.add([one.id for one in made])
         self._created += bytes(one.created for one in made)

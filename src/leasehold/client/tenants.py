@@ -1,4 +1,4 @@
-"""`app.tenants`: who they are, made and dropped."""
+"""`app.tenants`: creates, upgrades, drops and lists tenants."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from leasehold.operations.operations import Operations
 
 
 class Tenants:
-    """`app.tenants`. What is in one of them is seen and steered with `app.tenant(name)`."""
+    """All tenants. The jobs of one are at `app.tenant(name)`."""
 
     def __init__(self, operations: Operations, forget: Callable[[str], None]) -> None:
-        """`forget`: what this process has open of a tenant."""
+        """`forget` closes what this process has open of a tenant."""
         self._operator = operations
         self._forget = forget
 
     def create(self, name: str, *, actor: str | None = None) -> bool:
-        """Make a tenant: a schema of its own on PostgreSQL, a file of its own on SQLite. False: it was there already.
+        """Create a tenant: a schema of its own on PostgreSQL, a file of its own on SQLite. False: it existed already.
         Workers that serve all tenants serve it at once."""
         return self._operator.call(tenants.create_tenant, name, actor=actor)
 
@@ -28,8 +28,8 @@ class Tenants:
     def upgrade(
         self, names: Iterable[str] | None = None, *, actor: str | None = None
     ) -> dict[str, list[int]]:
-        """Bring the schemas of these tenants up to date, or of all; the versions that were applied, by name. SQLite
-        files are also upgraded when they are opened."""
+        """Bring the schemas of these tenants, or of all, up to date; return the versions that were applied, by name.
+        SQLite files are also upgraded when they are opened."""
         return self._operator.upgrade_tenants(names, actor=actor)
 
     aupgrade = aio(upgrade)
@@ -42,7 +42,7 @@ class Tenants:
     adrop = aio(drop)
 
     def list(self) -> list[TenantRow]:
-        """Every tenant; one that is not `ready` is being made or dropped."""
+        """List every tenant; one that is not `ready` is being created or dropped."""
         return self._operator.call(tenants.list_tenants)
 
     alist = aio(list)

@@ -1,4 +1,4 @@
-"""The jobs of one store, as users see and steer them, wherever they are: in a database here, or behind a server."""
+"""`View`: the reads and verbs on the jobs of one store, in a database here or behind a server."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class View:
         self.schedules = Schedules(operator, find_task, run_schedule)
 
     def get(self, job_id: str) -> Job[Any]:
-        """The job with this id. Raises JobNotFound."""
+        """Return the job with this id. Raises JobNotFound."""
         row = self._operator.call(jobs.get, job_id)
         return Job(row.id, self._operator, self._find_task, row)
 
@@ -62,30 +62,30 @@ class View:
         cursor: str | None = None,
         **criteria: Unpack[Criteria],
     ) -> Page:
-        """One page of jobs, newest first, of those that match all that is given: `queue`, `task`, `lane`, `group`,
-        `tag`. Ask for the next with `cursor=page.next`."""
+        """Return one page of jobs, newest first, that match all filters given: `queue`, `task`, `lane`, `group`, `tag`.
+        The next page: `cursor=page.next`."""
         states = list(checked_states(state))
         return self._operator.call(jobs.list_jobs, state=states, limit=limit, cursor=cursor, **criteria)
 
     ajobs = aio(jobs)
 
     def group(self, name: str) -> Group:
-        """The jobs that were enqueued with `group=name`: their status, and the verbs on all of them."""
+        """Return the handle of a group: the jobs that were enqueued with `group=name`. Reads nothing."""
         return Group(name, self._operator)
 
     def stop(self, **requested: Unpack[StopOptions]) -> StopReport:
-        """Stop every job that matches all that is given: `group`, `queue`, `tasks`, `lane`, `tags` (all of them), or
-        `everything=True`. What does not run is cancelled at once. Running jobs: `mode="graceful"` lets them end without
-        another try and waits for them up to `wait` (30 s); `"immediate"` tells them to stop and returns; `"full"`
-        tells them and waits. `dry_run` changes nothing. `hold=True`, for whole groups, refuses new jobs until
-        `app.group(name).release()`. `reason` and `actor` stand in the history."""
+        """Stop every job that matches all filters given: `group`, `queue`, `tasks`, `lane`, `tags` (all of them), or
+        `everything=True`. Jobs that do not run are cancelled at once. Running jobs: `mode="graceful"` lets their
+        attempt end, without a retry, and waits up to `wait` (30 s); `"immediate"` requests their stop and returns;
+        `"full"` requests it and waits. `dry_run` changes nothing. `hold=True`, for whole groups, refuses new jobs until
+        `app.group(name).release()`. The history keeps `reason` and `actor`."""
         return self._operator.stop(StopRequest(**requested))
 
     async def astop(self, **requested: Unpack[StopOptions]) -> StopReport:
         return await self._operator.astop(StopRequest(**requested))
 
     def count(self) -> dict[State, int]:
-        """Jobs by state, each counted up to 10,000."""
+        """Count jobs by state, each up to 10,000."""
         return self._operator.call(jobs.count)
 
     acount = aio(count)
@@ -99,8 +99,8 @@ class View:
         limit: int = 50,
         cursor: str | None = None,
     ) -> AuditPage:
-        """One page of what operators have done, and were refused, newest first: who, what (`verb="queue.pause"`), to
-        what (a job's id, a queue's name), when and how it ended. Ask for the next with `cursor=page.next`."""
+        """Return one page of what operators did, or were refused, newest first: who, what (`verb="queue.pause"`), to
+        what (a job's id, a queue's name), when and how it ended. The next page: `cursor=page.next`."""
         return self._operator.call(
             audit.list_audit, actor=actor, verb=verb, target=target, limit=limit, cursor=cursor
         )
@@ -110,7 +110,7 @@ class View:
     def groups(
         self, *, state: GroupState | None = None, limit: int = 50, cursor: str | None = None
     ) -> GroupPage:
-        """One page of groups by name: state, live and all jobs, last stop. Ask for the next with `cursor=page.next`."""
+        """Return one page of groups by name: state, live and all jobs, last stop. The next page: `cursor=page.next`."""
         return self._operator.call(groups.list_groups, state, limit, cursor)
 
     agroups = aio(groups)
@@ -118,27 +118,27 @@ class View:
     def budgets(
         self, *, scope: BudgetOwner | None = None, limit: int = 50, cursor: str | None = None
     ) -> BudgetPage:
-        """One page of budgets, those of groups first, then those of jobs that have spent something or were topped up:
-        what may be spent and what was, by unit. Ask for the next with `cursor=page.next`."""
+        """Return one page of budgets, first of groups, then of jobs that have spent something or were topped up: what
+        may be spent and what was, by unit. The next page: `cursor=page.next`."""
         return self._operator.call(budgets.list_budgets, scope, limit, cursor)
 
     abudgets = aio(budgets)
 
     def workers(self) -> list[WorkerCard]:
-        """Who works here, as each worker last said of itself."""
+        """List live workers, as each last reported."""
         return self._operator.call(workers.list_workers)
 
     aworkers = aio(workers)
 
     def leases(self, *, worker: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
-        """One page of the jobs that run, in the order in which they came: who holds each, since when, and when that
-        runs out; of one worker, or of all. Ask for the next with `cursor=page.next`."""
+        """Return one page of leases, of one worker or of all, oldest job first: which worker runs which job, since
+        when, and when the lease runs out. The next page: `cursor=page.next`."""
         return self._operator.call(workers.list_leases, worker, limit, cursor)
 
     aleases = aio(leases)
 
     def executions(self, limit: int = 500) -> list[ExecutionRow]:
-        """Commands and containers that are running, and who watches them; nobody watches orphans. Oldest first."""
+        """List running commands and containers, oldest first, and the worker that watches each; an orphan has none."""
         return self._operator.call(workers.list_executions, limit)
 
     aexecutions = aio(executions)

@@ -63,7 +63,7 @@ class _OpenTelemetry:
 
     @contextmanager
     def running(self, run: TracedRun) -> Iterator[Callable[[TracedEnding], None]]:
-        # Its own trace: an attempt may begin days later, and there may be several.
+        # Each attempt has its own trace: it may begin days after the enqueue, and a job may have several attempts.
         span = self._tracer.start_span(
             f"process {run.queue}",
             context=_EMPTY,

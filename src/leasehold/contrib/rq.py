@@ -1,9 +1,9 @@
-"""RQ: `from leasehold.contrib.rq import Delivery`. Redis or Valkey delivers ids, the database decides who runs them.
-Needs the extra: `pip install 'leasehold[redis]'`.
+"""RQ: `from leasehold.contrib.rq import Delivery`. Redis or Valkey delivers ids; the database decides which process
+runs a job. Needs the extra: `pip install 'leasehold[redis]'`.
 
 delivery = Delivery(app, "runs.execute_run", queue="runs")
 
-def execute_run(run_id: str) -> None:       # what `rq worker runs -S rq.serializers.JSONSerializer` calls
+def execute_run(run_id: str) -> None:       # called by `rq worker runs -S rq.serializers.JSONSerializer`
     delivery.execute(run_id)
 
 delivery.publish(simulate.enqueue("mock"))  # where jobs are made
@@ -48,15 +48,15 @@ _TROUBLE = (redis.RedisError, LeaseholdError)
 
 
 class Delivery:
-    """Delivers the jobs of some queues of this app by RQ.
+    """Delivers the jobs of some of the app's queues by RQ.
 
     `function` is the dotted name of your function that RQ calls with a job's id; it calls `execute`. `queue` is the
-    queue of RQ. `serves` are Leasehold's queues whose jobs are delivered; by default the one of the same name. Let no
-    worker of Leasehold serve them, unless it should take part. `connection` is a client or a URL; left out, it is
-    REDIS_URL, else redis://127.0.0.1:6379. Nothing is connected before it is needed, and a fork may use it.
+    queue of RQ. `serves` names Leasehold's queues whose jobs are delivered; by default the queue of the same name. No
+    worker of Leasehold should serve these queues, unless it is to share the work. `connection` is a client or a URL;
+    left out, it is REDIS_URL, else redis://127.0.0.1:6379. It connects at its first use, and works after a fork.
 
-    A message carries the id and nothing else, so it may be lost, come twice or come late: `run` finds what was lost,
-    and the lease lets one of two run."""
+    A message carries only the id, so it may be lost, come twice or come late: `run` publishes the ids of lost messages
+    again, and the lease admits one of two deliveries."""
 
     def __init__(
         self,
@@ -85,8 +85,8 @@ class Delivery:
 
     # -- send ----------------------------------------------------------------------------------------------------------
     def publish(self, job: Job[Any] | str, *, delay: float = 0.0) -> bool:
-        """Send the job's id, after the enqueue was committed. False: Redis was not reached. Nothing is lost: the job is
-        in the database, and the poll will publish it."""
+        """Send the job's id; call it after the enqueue was committed. False: Redis could not be reached. The job is not
+        lost: it is in the database, and the next poll publishes it."""
         job_id = job if isinstance(job, str) else job.id
         try:
             self._send(job_id, delay)
@@ -118,16 +118,16 @@ class Delivery:
 
     # -- receive -------------------------------------------------------------------------------------------------------
     def execute(self, job_id: str, *, worker: str | None = None, wait: Duration = 0) -> RunResult | NotRun:
-        """Run this job here, by `app.run_by_id`; the database has its ending when this returns, so the work horse may
-        leave. If it cannot run now but may later, its id is published again for that time.
+        """Run this job here, by `app.run_by_id`. When it returns, the job's end is stored, so RQ's work horse may exit.
+        If it cannot run now but may later, its id is published again for that time.
 
-        Taking over the lease of a dead worker needs two looks, a third of the lease apart. A work horse lives for one
-        message and remembers none: `run`, in its own process, makes both. If nothing calls `run`, give a `wait` longer
-        than a third of the lease, and the horse stays for the second look."""
+        Taking over the lease of a dead worker needs two checks, a third of the lease apart. A work horse exits after
+        one message, so `run`, in its own process, makes both checks. If no process calls `run`, pass a `wait` longer
+        than a third of the lease: then this call makes both."""
         answer = self._app.run_by_id(job_id, worker=worker, wait=wait)
         if isinstance(answer, NotRun) and answer.retry_in is not None:
             self.publish(job_id, delay=max(answer.retry_in, 1.0))
-        return answer  # the hook has published a job that ran and is queued again
+        return answer  # a job that ran and is queued again was published by the hook
 
     # -- supervise -----------------------------------------------------------------------------------------------------
     def run(self, *, every: float = 2.0, stop: threading.Event | None = None) -> None:

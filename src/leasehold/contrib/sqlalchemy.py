@@ -28,8 +28,8 @@ _WRITE_IT = "give Leasehold a URL of its own: sqlite:///file.db or postgresql://
 
 def url_of(engine: Engine | AsyncEngine) -> str:
     """Return the engine's database as a URL for `Leasehold(…)`, its password included. The driver that SQLAlchemy uses
-    does not matter: Leasehold has its own. What is not in the engine's URL, such as `connect_args` or a `creator`, is
-    not known here."""
+    does not matter: Leasehold has its own. Settings outside of the engine's URL, such as `connect_args` or a `creator`,
+    are not included."""
     url = engine.url
     match url.get_backend_name():
         case "sqlite":

@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     from leasehold.app import Leasehold
 
 TASKS = "leasehold.demo.dashboard_tasks:app"
-PATIENCE = 60.0
+START_WITHIN = 60.0
 """Seconds until the server must answer."""
-TICK = 0.1
+POLL_EVERY = 0.1
 FIRST_KILL, KILL_EVERY = 20.0, 60.0
-LAST_WORDS = 8.0
-BEAT = 0.5
-"""Seconds between two looks of the producer."""
+STOP_WITHIN = 8.0
+STEP_EVERY = 0.5
+"""Seconds between two steps of the producer."""
 
 
 class Crew:
-    """The processes. What they say goes to files, which are shown if one of them dies of itself."""
+    """The demo's processes. Each writes its output to a file; if a process dies by itself, the end of its file is
+    shown."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self._folder = folder
@@ -48,20 +49,20 @@ class Crew:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                # Ctrl-C is ours to hear; the others are told by us.
+                # Only this process gets Ctrl-C; it stops the others.
                 start_new_session=True,
             )
         return self._running[name].pid
 
     def kill(self, name: str) -> int:
-        """SIGKILL: no last words, no clean-up."""
+        """Send SIGKILL: the process cannot clean up."""
         process = self._running.pop(name)
         process.kill()
         process.wait()
         return process.pid
 
-    def fallen(self) -> str | None:
-        """Who has died of itself, and its last lines."""
+    def crashed(self) -> str | None:
+        """Return which process died by itself, and its last lines."""
         for name, process in self._running.items():
             if process.poll() is not None:
                 last = self._log_of(name).read_text(errors="replace").splitlines()[-15:]
@@ -71,7 +72,7 @@ class Crew:
     def dismiss(self) -> None:
         for process in self._running.values():
             process.terminate()
-        deadline = time.monotonic() + LAST_WORDS
+        deadline = time.monotonic() + STOP_WITHIN
         for process in self._running.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.1, deadline - time.monotonic()))
@@ -101,14 +102,14 @@ def show_dashboard(port: int | None) -> int:
             except KeyboardInterrupt:
                 return Exit.OK
             finally:
-                _tidy_up(app, crew)
+                _stop(app, crew)
 
 
 def _play(crew: Crew, port: int) -> int:
     from leasehold.demo.producer import Producer
 
     producer = Producer()
-    producer.set_the_stage()
+    producer.prepare()
     for name in ("server", "worker 1", "worker 2"):
         crew.start(name)
     if not _answers(crew, port):
@@ -118,37 +119,37 @@ def _play(crew: Crew, port: int) -> int:
         "One of the two workers is killed every minute, and its jobs are taken over. Ctrl-C ends everything.\n"
     )
     kill_at = time.monotonic() + FIRST_KILL
-    while crew.fallen() is None:
-        producer.go_on()
+    while crew.crashed() is None:
+        producer.step()
         if time.monotonic() > kill_at:
             kill_at = time.monotonic() + KILL_EVERY
             killed, new = crew.kill("worker 2"), crew.start("worker 2")
             _say(f"{time.strftime('%H:%M:%S')}  worker {killed} was killed; {new} has come in its place")
-        time.sleep(BEAT)
+        time.sleep(STEP_EVERY)
     return _broken(crew)
 
 
 def _answers(crew: Crew, port: int) -> bool:
     import urllib.request
 
-    deadline = time.monotonic() + PATIENCE
-    while crew.fallen() is None and time.monotonic() < deadline:
+    deadline = time.monotonic() + START_WITHIN
+    while crew.crashed() is None and time.monotonic() < deadline:
         with (
             contextlib.suppress(OSError),
             urllib.request.urlopen(f"http://{HOST}:{port}/livez", timeout=5),
         ):
             return True
-        time.sleep(TICK)
+        time.sleep(POLL_EVERY)
     return False
 
 
 def _broken(crew: Crew) -> int:
-    print(crew.fallen() or "the server does not answer", file=sys.stderr)
+    print(crew.crashed() or "the server does not answer", file=sys.stderr)
     return Exit.JOB_FAILED
 
 
-def _tidy_up(app: Leasehold, crew: Crew) -> None:
-    """Whatever happened: no process stays, and no second Ctrl-C cuts the tidying short."""
+def _stop(app: Leasehold, crew: Crew) -> None:
+    """Stop all processes; a second Ctrl-C must not interrupt this."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     _say("ending …")
@@ -159,12 +160,12 @@ def _tidy_up(app: Leasehold, crew: Crew) -> None:
 
 
 def _end_commands(app: Leasehold, crew: Crew) -> None:
-    """They outlive their workers, so they are told while there is one to tell them."""
+    """Cancel commands, which outlive their workers, while a worker is still there to stop them."""
     app.queues.pause("media", reason="the demo ends", actor="demo")
     app.bulk.cancel(task="render_video", reason="the demo ends", actor="demo")
-    deadline = time.monotonic() + LAST_WORDS
-    while app.executions() and crew.fallen() is None and time.monotonic() < deadline:
-        time.sleep(TICK)
+    deadline = time.monotonic() + STOP_WITHIN
+    while app.executions() and crew.crashed() is None and time.monotonic() < deadline:
+        time.sleep(POLL_EVERY)
 
 
 def _say(text: str) -> None:

@@ -1,5 +1,5 @@
-"""The tasks of `leasehold demo --dashboard`: small stand-ins for the work that people have. Server and workers load
-them in processes of their own."""
+"""The tasks of `leasehold demo --dashboard`: small stand-ins for real work. The server and the workers load them in
+their own processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from leasehold.types import Command, Context, Fail, Rate, Retry, Slot, SyncConte
 PARENT = "LEASEHOLD_DEMO_PARENT"
 """Set by `leasehold demo --dashboard` for the processes that it starts; not for users."""
 LEASE = 6.0
-"""Seconds. Short, so that a dead worker's jobs are soon seen to be taken over; 30 is the default."""
+"""Seconds. Short, so that a dead worker's jobs are soon taken over; the default is 30."""
 QUEUES = ("default", "crawl", "llm", "media", "mail")
 TENANT = "acme"
 
@@ -31,7 +31,7 @@ log = logging.getLogger("demo")
 
 
 def _leave_with_the_demo(parent: int) -> None:
-    """Should the demo itself be killed, nobody must stay behind."""
+    """End this process if the demo is killed, so that none is left behind."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
@@ -46,7 +46,7 @@ if str(os.getppid()) == os.environ.get(PARENT):
     queue="crawl", lease=LEASE, slots={"browser": Slot(units=1, limit=3)}, stall_after="1m", tags=("web",)
 )
 async def crawl(ctx: Context, site: str, pages: int) -> dict[str, int]:
-    """Reads a site page by page, and goes on where it stopped if its worker dies."""
+    """Read a site page by page; after a crash continue with the next page."""
     words: int = ctx.saved["words"] if ctx.saved else 0
     for page in range(ctx.saved["page"] + 1 if ctx.saved else 1, pages + 1):
         await asyncio.sleep(random.uniform(0.4, 1.2))
@@ -74,7 +74,7 @@ async def index_site(site: str, words: int) -> str:
     tags=("web", "domain:{domain}"),
 )
 async def fetch_page(domain: str, path: str) -> int:
-    """The web as it is: most pages come, some after a while, some never."""
+    """Fetch a page as the web is: most come, some after a retry, some never."""
     await asyncio.sleep(random.uniform(0.1, 0.6))
     luck = random.random()
     if luck < 0.12:
@@ -93,7 +93,7 @@ async def fetch_page(domain: str, path: str) -> int:
     queue="llm", lease=LEASE, budget={"tokens": 24_000, "cents": 60}, on_breach="pause", tags=("model:large",)
 )
 async def research(ctx: Context, question: str) -> str:
-    """An agent's run: each thing that it has found out is a step, and paid for once."""
+    """Run an agent: each finding is a step, and paid for once."""
     notes = []
     for turn in range(1, random.randint(3, 6)):
         await ctx.acquire("model-api", rate="120/min", burst=5)
@@ -112,7 +112,7 @@ async def think(question: str, turn: int) -> int:
 
 @app.task(queue="llm", lease=LEASE, priority="high")
 async def summarize(ctx: Context) -> str:
-    """The last node of a DAG: what the others have found, in one sentence."""
+    """The last node of a DAG: sum up what the others found."""
     parts = await ctx.results()
     await asyncio.sleep(1)
     return f"{len(parts)} sources agree"
@@ -139,7 +139,7 @@ def post_totals(ctx: SyncContext) -> str:
 # -- lanes, failures, time limits -------------------------------------------------------------------------------------
 @app.task(lane="account-{account}", lease=LEASE, retry=Retry(max_attempts=2, backoff=1))
 async def sync_account(account: int, part: str) -> str:
-    """One at a time and in order for each account; a failure halts the lane until somebody resumes it."""
+    """Run one at a time and in order per account; a failure halts the lane until somebody resumes it."""
     await asyncio.sleep(random.uniform(0.3, 1))
     if account == 3 and part == "invoices":
         raise Fail("the login has expired")
@@ -158,7 +158,7 @@ def charge_card(ctx: SyncContext, order: int, cents: int) -> str:
 
 @app.task(lease=LEASE, timeout=3, retry=Retry(max_attempts=1))
 async def export_table(table: str) -> str:
-    """Now and then it takes longer than it may."""
+    """Now and then take longer than the time-out."""
     await asyncio.sleep(random.choice([0.5, 1, 30]))
     return f"{table}.parquet"
 
@@ -176,7 +176,7 @@ with open(os.environ["LEASEHOLD_RESULT"], "w") as file:
 
 @app.command(queue="media", lease=LEASE, stop_grace="2s", timeout="2m")
 def render_video(name: str) -> Command:
-    """A program of its own. A worker that dies leaves it running, and the next one adopts it."""
+    """Run a program. If its worker dies, the program goes on and the next worker adopts it."""
     return Command([sys.executable, "-c", _RENDER, name])
 
 
@@ -191,7 +191,7 @@ async def refund(ctx: Context, customer: str, euros: int) -> str:
     try:
         answer = await ctx.ask("approval", f"Refund {euros} € to {customer}?", Approval, timeout="1h")
     except QuestionExpired:
-        return "nobody has answered"
+        return "no answer came"
     return f"refunded {euros} €" if answer.approve else f"refused: {answer.comment}"
 
 

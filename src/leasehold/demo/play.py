@@ -1,4 +1,4 @@
-"""The scenes of `leasehold demo`: a temporary database, real worker processes, a real crash; nothing stays behind."""
+"""The scenes of `leasehold demo`: a temporary database, real worker processes, a real crash; nothing is left behind."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ MAKE_VARIABLE = "MAKELEVEL"
 
 
 def play() -> int:
-    """The exit code: 1 if one of the demo's claims did not come true."""
+    """Run the demo. Returns the exit code: 1 if one of the demo's claims did not come true."""
     import signal
     import tempfile
 
-    # A stop from outside takes the same way out as Ctrl-C.
+    # SIGTERM ends the demo as Ctrl-C does.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="leasehold-demo-") as folder:
         return _play(Path(folder))
@@ -35,7 +35,7 @@ def _play(folder: Path) -> int:
 
     with app, stage(app, folder) as play:
         play.scene("Leasehold: jobs in your database, leases on them, nothing else to run")
-        play.tell(f"database: {app.__internals__.store.label}")
+        play.say(f"database: {app.__internals__.store.label}")
         pids = (play.start_worker(), play.start_worker())
         play.claim(play.workers_are_up(2), f"two workers are up: processes {pids[0]} and {pids[1]}")
         if not play.broken:
@@ -75,8 +75,8 @@ def _a_lane_that_halts(play: Stage, folder: Path) -> None:
     play.why(orders)
     play.claim(orders.refresh().state == "queued", "the page after it waits")
     folder.joinpath("logged-in").touch()
-    play.tell("somebody logs in again, and resumes the lane:")
-    play.shows(
+    play.say("somebody logs in again, and resumes the lane:")
+    play.show_command(
         "lanes resume target-1", str(getattr(play.app.lanes.resume("target-1", actor="demo"), "id", None))
     )
     done = play.wait(orders, lambda row: row.state == "succeeded")
@@ -98,11 +98,11 @@ def _a_worker_that_dies(play: Stage) -> None:
     play.claim(victim is not None and play.kill(victim), f"kill -9 {victim}: the worker is gone")
     play.why(job)
     taken = play.wait(job, lambda row: row.attempt == 2 and row.state == "running")
-    heir = pid_of(job.__row__)
-    play.claim(taken and heir not in (None, victim), f"worker {heir} has taken the job over")
+    successor = pid_of(job.__row__)
+    play.claim(taken and successor not in (None, victim), f"worker {successor} has taken the job over")
     done = play.wait(job, lambda row: row.state == "succeeded")
     play.claim(
-        done and play.history(job) == ["lost"], "it ran to its end, and its history tells why it ran twice"
+        done and play.history(job) == ["lost"], "it ran to its end, and its history says why it ran twice"
     )
 
 
@@ -122,12 +122,13 @@ def _verdict(broken: list[str]) -> int:
         print(f"\nThe demo did not go as planned: {len(broken)} of its claims did not come true.")
         return Exit.JOB_FAILED
     print("\nThat was all of it: one file and two processes, both gone again. Next: leasehold --help")
-    print(f"In a browser: {_how_to_look()}")
+    print(f"In a browser: {_dashboard_command()}")
     return Exit.OK
 
 
-def _how_to_look() -> str:
-    """As it was called: by make, which installs what is missing, or by hand."""
+def _dashboard_command() -> str:
+    """Return the command, in the form in which the demo was started: by make, which installs what is missing, or
+    directly."""
     if os.environ.get(MAKE_VARIABLE):
         return "make demo ARGS=--dashboard"
     return "leasehold demo --dashboard (it needs: pip install 'leasehold[server]')"

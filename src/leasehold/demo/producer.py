@@ -1,4 +1,4 @@
-"""What keeps `leasehold demo --dashboard` alive: a couple of jobs a second, and now and then an operator."""
+"""Makes the work of `leasehold demo --dashboard`: a few jobs a second, and now and then an operator's action."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leasehold.domain.errors import LeaseholdError
 from leasehold.types import State
 
 MOST_LIVE = 150
-"""Beyond so many waiting jobs there are no new ones."""
+"""Queued and running jobs at which no new ones are enqueued."""
 KEPT_FOR = "10m"
 PRUNE_EVERY = 60.0
 OPERATE_EVERY = 7.0
@@ -24,7 +24,7 @@ QUESTIONS = ("Who keeps the lease?", "What does a crash cost?", "Which queue is 
 PEOPLE = ("ann@example.org", "bob@example.org", "eve@example.org", "zoë@example.org")
 FIRST_GROUP = 42
 GROUP_EVERY = 120.0
-"""Seconds until the next group begins. What belongs to one that lives is not pruned."""
+"""Seconds until the next group begins. Jobs of a group with live jobs are not pruned."""
 
 
 class Producer:
@@ -52,8 +52,8 @@ class Producer:
             (1, lambda n: tasks.fetch_page.using(tenant=tasks.TENANT).enqueue("acme.example", f"/{n}")),
         ]
 
-    def set_the_stage(self) -> None:
-        """What is there from the first moment on: something for every page."""
+    def prepare(self) -> None:
+        """Make the initial data: something for every page."""
         app.tenants.create(tasks.TENANT, actor="demo")
         app.slots.set("gpu", 2, actor="demo")
         app.rates.set("partner-api", "30/min", actor="demo")
@@ -68,14 +68,14 @@ class Producer:
         self._a_flow()
         self._an_account()
         for _ in range(3):
-            self.one_more()
+            self._enqueue_one()
 
-    def go_on(self) -> None:
-        """Once every half second or so."""
+    def step(self) -> None:
+        """Do one step: enqueue, operate, prune. Called about twice a second."""
         now = time.monotonic()
         waiting = app.count()
         if waiting[State.QUEUED] + waiting[State.RUNNING] < MOST_LIVE:
-            self.one_more()
+            self._enqueue_one()
         if now > self._group_until:
             self._a_group()
         if now > self._operate_at:
@@ -87,7 +87,7 @@ class Producer:
             app.prune(KEPT_FOR, budgets=True, actor="demo")
             app.tenant(tasks.TENANT).prune(KEPT_FOR, actor="demo")
 
-    def one_more(self) -> None:
+    def _enqueue_one(self) -> None:
         weights = [weight for weight, _ in self._mixture]
         ((_, enqueue),) = random.choices(self._mixture, weights)
         enqueue(next(self._numbers))
@@ -98,7 +98,7 @@ class Producer:
         app.group(self._group).budget(tokens=1_000_000, actor="demo")
 
     def _questions(self) -> None:
-        """Two of them wait for whoever looks; an answered one is followed by the next."""
+        """Keep two questions open; an answered one is followed by the next."""
         open_or_coming = app.jobs(state=("queued", "running", "waiting"), task="refund", limit=5).jobs
         if not open_or_coming:
             tasks.refund.enqueue(random.choice(PEOPLE), random.randint(5, 500))
@@ -106,7 +106,7 @@ class Producer:
             tasks.log_in.enqueue(random.choice(SITES))
 
     def _a_flow(self) -> None:
-        """A DAG, and a chain."""
+        """Enqueue a DAG and a chain."""
         flow = app.dag()
         for source in ("archive", "forum", "paper"):
             flow.add(source, tasks.read_source.using(group=self._group).bind(source))
@@ -122,18 +122,18 @@ class Producer:
                     tasks.sync_account.enqueue(account, part)
 
     def _a_cancel(self) -> None:
-        """Somebody changes their mind: about a delayed job, and about one that is paused over its budget."""
+        """Cancel a delayed job, and jobs that are paused over their budget."""
         for job in app.jobs(state="queued", task="remind", limit=1).jobs:
             self._cancel(job.id, "called them instead", "bob")
         for job in app.jobs(state="paused", task="research", limit=50).jobs[3:]:
-            self._cancel(job.id, "too dear", "ann")
+            self._cancel(job.id, "too expensive", "ann")
 
     def _cancel(self, job_id: str, reason: str, actor: str) -> None:
-        with contextlib.suppress(LeaseholdError):  # it may have moved on meanwhile
+        with contextlib.suppress(LeaseholdError):  # its state may have changed meanwhile
             app.get(job_id).cancel(reason, actor=actor)
 
     def _a_lane(self) -> None:
-        """Skip a job that halts its lane, as an operator would: the lane continues with its next job."""
+        """Skip a failed job that halts a lane, which then goes on."""
         for lane in app.lanes.list():
             job = app.get(lane.id)
             if job.state == "failed":

@@ -1,4 +1,4 @@
-"""What the demo stands on: a folder, worker processes, a narrator, and claims that are checked."""
+"""Runs the demo's workers, prints its text, and checks its claims."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from leasehold.types import Job
 
 TASKS = "leasehold.demo.tasks:app"
-PATIENCE = 25.0
-LOOK_EVERY = 0.05
+WAIT_WITHIN = 25.0
+POLL_EVERY = 0.05
 
 
 class Stage:
@@ -39,20 +39,20 @@ class Stage:
         self.broken: list[str] = []
         """Claims that did not come true."""
 
-    # -- narrator --------------------------------------------------------------------------------------------------
+    # -- output --------------------------------------------------------------------------------------------------
     def scene(self, title: str) -> None:
         self._print(f"\n{title}", "bold")
 
-    def tell(self, text: str) -> None:
+    def say(self, text: str) -> None:
         self._print(f"  {text}")
 
-    def shows(self, command: str, text: str) -> None:
-        """What a command of ours would say now."""
+    def show_command(self, command: str, text: str) -> None:
+        """Print a command and its present output."""
         self._print(f"  $ leasehold {command}", "dim")
         self._print(f"    {render.clean(text)}")
 
     def claim(self, true: bool, text: str) -> None:
-        """Say it only if it is so."""
+        """Print a claim as true or, if it is not, as broken."""
         if true:
             self._print(f"  ✓ {text}", "green")
         else:
@@ -68,31 +68,31 @@ class Stage:
             self._console.print(Text("" if blank else f"{clock}  {line}", style=style), soft_wrap=True)
 
     # -- the store ---------------------------------------------------------------------------------------------------
-    def wait(self, job: Job[Any], until: Callable[[Row], bool], patience: float = PATIENCE) -> bool:
-        """Watch a job in the store, telling of each change, until this is so. False: it did not come."""
-        deadline = time.monotonic() + patience
+    def wait(self, job: Job[Any], until: Callable[[Row], bool], timeout: float = WAIT_WITHIN) -> bool:
+        """Watch a job and print each change, until `until` is true. False: the time is over."""
+        deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
             row = job.refresh().__row__
             now = (row.state, row.attempt, row.error)
             if self._seen.get(job.id) != now:
                 self._seen[job.id] = now
-                self.tell(_change(row))
+                self.say(_change(row))
             if until(row):
                 return True
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_EVERY)
         return False
 
     def history(self, job: Job[Any]) -> list[str]:
-        """What the store remembers of the job's life; the events, oldest first."""
+        """Print the job's history. Returns its events, oldest first."""
         entries = job.history()
         for entry in entries:
             reported = render.cut(entry.detail, 60)
-            self.tell(f"  history: attempt {entry.attempt}, {entry.event}, now {entry.to_state} ({reported})")
+            self.say(f"  history: attempt {entry.attempt}, {entry.event}, now {entry.to_state} ({reported})")
         return [entry.event for entry in entries]
 
     def why(self, job: Job[Any]) -> None:
         holds = self.app.__internals__.operations.explain(job.id)
-        self.shows(f"why {job.id}", "\n    ".join(map(str, holds)))
+        self.show_command(f"why {job.id}", "\n    ".join(map(str, holds)))
 
     # -- workers -----------------------------------------------------------------------------------------------------
     def start_worker(self) -> int:
@@ -114,7 +114,7 @@ class Stage:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            # Ctrl-C is ours to hear; the workers are told by us.
+            # Only this process gets Ctrl-C; it stops the workers.
             start_new_session=True,
         )
         self._workers[process.pid] = process
@@ -124,15 +124,15 @@ class Stage:
         return process.pid
 
     def workers_are_up(self, count: int) -> bool:
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + WAIT_WITHIN
         while time.monotonic() < deadline and all(p.poll() is None for p in self._workers.values()):
             if len(self.app.__internals__.operations.list_workers()) >= count:
                 return True
-            time.sleep(LOOK_EVERY)
+            time.sleep(POLL_EVERY)
         return False
 
     def kill(self, pid: int) -> bool:
-        """SIGKILL: no last words, no clean-up."""
+        """Send SIGKILL: the worker cannot clean up."""
         process = self._workers.pop(pid, None)
         if process is None:
             return False
@@ -140,7 +140,7 @@ class Stage:
         return process.wait() == -signal.SIGKILL
 
     def drain(self) -> bool:
-        """SIGTERM: the workers finish what they run and leave."""
+        """Send SIGTERM: the workers finish their jobs and exit."""
         for process in self._workers.values():
             process.terminate()
         codes = []
@@ -149,8 +149,8 @@ class Stage:
                 codes.append(process.wait(15))
         return codes == [0] * len(self._workers)
 
-    def strike(self) -> None:
-        """Whatever happened: no process stays, and no second Ctrl-C cuts the tidying short."""
+    def close(self) -> None:
+        """Kill the workers that are left; a second Ctrl-C must not interrupt this."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         for process in self._workers.values():
@@ -160,7 +160,7 @@ class Stage:
             reader.join(2)
 
     def _repeat(self, lines: IO[str]) -> None:
-        """What the workers say, between the narrator's lines."""
+        """Print the workers' output between the demo's own lines."""
         with lines:
             for line in lines:
                 self._print(f"      {render.clean(line.rstrip())}", "dim")
@@ -178,7 +178,7 @@ def _change(row: Row) -> str:
 
 
 def pid_of(row: Row) -> int | None:
-    """An owner's name is host:pid:chance."""
+    """Return the process of a worker, whose name is host:pid:random."""
     return None if row.worker is None else int(row.worker.rsplit(":", 2)[1])
 
 
@@ -188,4 +188,4 @@ def stage(app: Leasehold, folder: Path) -> Iterator[Stage]:
     try:
         yield made
     finally:
-        made.strike()
+        made.close()

@@ -1,4 +1,4 @@
-"""The tasks of `leasehold demo`: small stand-ins for long work. Workers run them in processes of their own."""
+"""The tasks of `leasehold demo`: small stand-ins for long work."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from leasehold.types import Context
 FOLDER = "LEASEHOLD_DEMO_FOLDER"
 """Set by `leasehold demo` for the processes that it starts; not for users."""
 LEASE = 5.0
-"""Seconds. Short, so that nobody waits long for a dead worker's job; 30 is the default."""
+"""Seconds. Short, so that a dead worker's job is soon taken over; the default is 30."""
 
 app = Leasehold()
 
 
 @app.lifespan
 async def leave_with_the_demo() -> AsyncIterator[None]:
-    """Should the demo itself be killed, its workers must not stay behind."""
+    """End the worker if the demo is killed, so that none is left behind."""
     parent = os.getppid()
 
     async def watch() -> None:
@@ -36,7 +36,7 @@ async def leave_with_the_demo() -> AsyncIterator[None]:
 
 @app.task
 async def research(question: str) -> dict[str, int]:
-    """An agent's run: many small waits for somebody else."""
+    """Run an agent: many short waits for other services."""
     pages = ("overview", "paper", "forum", "archive")
     for number, page in enumerate(pages, 1):
         await asyncio.sleep(0.7)
@@ -46,7 +46,7 @@ async def research(question: str) -> dict[str, int]:
 
 @app.task
 def fetch_prices(shop: str) -> int:
-    """A service that is down at first."""
+    """Call a service that is down at first."""
     tries = _count(f"calls-{shop}")
     if tries < 3:
         raise ConnectionError(f"{shop} answered 503 (call {tries})")
@@ -56,7 +56,7 @@ def fetch_prices(shop: str) -> int:
 
 @app.task(lane="target-{target}")
 async def page_request(target: int, page: str) -> str:
-    """One at a time and in order for each target; a failure halts the lane."""
+    """Run one at a time and in order per target; a failure halts the lane."""
     await asyncio.sleep(0.3)
     if page == "account" and not _folder().joinpath("logged-in").exists():
         raise Fail("the login has expired")
@@ -66,10 +66,10 @@ async def page_request(target: int, page: str) -> str:
 
 @app.task(lease=LEASE)
 async def crawl(ctx: Context, site: str) -> int:
-    """The job whose worker is killed."""
+    """Crawl a site; the demo kills the worker of its first attempt."""
     for page in range(1, 6):
         if ctx.attempt == 1 and page == 3:
-            await asyncio.sleep(3600)  # for who kills it; on a slow machine it would else be done by then
+            await asyncio.sleep(3600)  # until the demo kills the worker, however slow the machine is
         await asyncio.sleep(0.5)
         say(f"crawl: {site}, page {page} of 5")
     return 5
@@ -84,7 +84,7 @@ def _folder() -> Path:
 
 
 def _count(name: str) -> int:
-    """How often this was called, by any process."""
+    """Count the calls with this name, by any process."""
     with _folder().joinpath(name).open("a+") as file:
         file.write("x")
         return file.tell()

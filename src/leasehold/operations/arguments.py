@@ -1,4 +1,4 @@
-"""The types of verbs' arguments: check, limits and help, once for every surface."""
+"""The types of verbs' arguments: checks, limits and help, the same on every surface."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ EXAMPLE_ID = "019a7c1e-5b0c-7d11-9a3e-0f2d6c4b8a10"
 
 
 def checked_job_id(job_id: object) -> str:
-    """The id in its one spelling. A text that is no id is the id of no job: a person may have cut it off."""
+    """Return the id in canonical form. A text that is no id raises JobNotFound, because people cut ids off."""
     try:
         return checked_id(job_id)
     except InvalidInput:
@@ -47,14 +47,14 @@ def new_id() -> str:
 
 
 def _text(value: object) -> object:
-    """A number is no instant, though a library would make one of it."""
+    """Refuse a number, which pydantic would take for a time."""
     if isinstance(value, str):
         return value
     raise ValueError("give a time as text, with its zone: 2026-11-17T09:00:00Z")
 
 
 def _no_bool(value: object) -> object:
-    """Python counts with True and False, JSON does not."""
+    """Refuse True and False, which Python takes for numbers."""
     if isinstance(value, bool):
         raise ValueError("give a number")
     return value
@@ -73,7 +73,7 @@ def _name_verbs(schema: dict[str, Any]) -> None:
 # -- who and why -------------------------------------------------------------------------------------------------------
 JobId = Annotated[str, Check(lambda value, _: checked_job_id(value))]
 NewId = Annotated[str, Internal, Check(lambda value, _: value or new_id())]
-"""The id of a job that the verb makes; empty: a new one."""
+"""The id of the job that the verb creates; empty: a new id."""
 Actor = Annotated[str | None, Internal, Check(lambda value, _: checked_actor(value))]
 Reason = Annotated[
     str | None,
@@ -135,11 +135,11 @@ Limits = Annotated[
 ]
 
 BulkWord = Annotated[str, AfterValidator(_known_verb), Field(json_schema_extra=_name_verbs)]
-"""A verb on many jobs, one of those that the table has when it is looked up."""
+"""A verb on many jobs. The table is read at each use, because an app may add verbs."""
 
-# -- what a list is asked for ------------------------------------------------------------------------------------------
+# -- filters and cursors of lists --------------------------------------------------------------------------------------
 Named = Annotated[str | None, Check(checked_criterion), Field(max_length=LONGEST_NAME)]
-"""A name to look for."""
+"""A name as a filter."""
 States = Annotated[list[State], Field(max_length=20, description="May be repeated.")]
 OfGroupState = Annotated[
     GroupState | None, Check(lambda value, _: checked_group_state(value)), Field(description="Empty: any.")

@@ -1,4 +1,4 @@
-"""The audit: what operators have done here, and were refused."""
+"""The read of the audit: what operators did, and were refused."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def list_audit(
     limit: Limit = 50,
     cursor: SeqCursor = None,
 ) -> AuditPage:
-    """One page of what was done by hand, and refused, newest first."""
+    """List what operators did, or were refused, one page, newest first."""
     return backend.store.list_audit(actor, verb, target and storable_name(target, "target"), limit, cursor)

@@ -1,4 +1,4 @@
-"""Budgets of jobs and groups."""
+"""Verbs and reads of budgets, of jobs and of groups."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def top_up(backend: Backend, job_id: JobId, amounts: Amounts, *, actor: Actor = 
 def set_group_budget(
     backend: Backend, group: GroupName, limits: Limits, *, actor: Actor = None
 ) -> list[BudgetLine]:
-    """Set limits of a group's budget; those of other units stay."""
+    """Set limits of a group's budget; limits of other units stay."""
     return backend.store.set_group_budget(group, limits)
 
 
@@ -60,11 +60,11 @@ def group_budget(backend: Backend, group: GroupName) -> list[BudgetLine]:
 def list_budgets(
     backend: Backend, scope: OfOwner = None, limit: Limit = 50, cursor: PageCursor = None
 ) -> BudgetPage:
-    """List what groups and jobs have spent, and what they may. Jobs are listed once they have spent something."""
+    """List what groups and jobs may spend, and have spent. A job is listed once it has spent something."""
     return backend.store.list_budgets(scope, limit, cursor)
 
 
 @read("spending.list", guard="job", http="GET /v1/jobs/{id}/spending")
 def spending(backend: Backend, job_id: JobId) -> list[Spending]:
-    """List what a job has spent. Every amount has its key and its lease."""
+    """List every amount that a job spent, with the key and the lease under which it was spent."""
     return backend.store.spending(job_id)

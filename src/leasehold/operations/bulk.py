@@ -1,4 +1,4 @@
-"""Bulk: the verb of one job, on each that a filter finds. So every rule of single verbs holds, and none is added."""
+"""Bulk: repeats the verb of one job on each job that a filter finds, with the same rules."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from leasehold.domain.records import Summary
 from leasehold.operations.search import SearchOperations
 from leasehold.operations.verb import VERBS, Verb
 
-LOOK = 500
-"""Jobs of one look."""
+PAGE_SIZE = 500
+"""Jobs of one page."""
 MOST_LOOKED = 50_000
-"""Jobs that one call looks into for a text: then it stops, and tells where to go on."""
+"""Jobs that one call examines for a text; then it stops, and returns where to continue."""
 
 Watch = Callable[[str, Job | LeaseholdError], None]
-"""Is told of each job by its id what has become of it: the job, or why it refused."""
+"""Called once per job, with its id and the updated job or the error."""
 
 
 def ignore(job_id: str, outcome: Job | LeaseholdError) -> None:
-    """Who watches."""
+    """The default callback: does nothing."""
 
 
 def bulk_verb(word: str) -> Verb[..., Job]:
-    """The verb on one job that a bulk call repeats."""
+    """Return the verb on one job that a bulk call repeats."""
     return next(verb for verb in VERBS if verb.bulk and verb.name == f"job.{word}")
 
 
 class BulkOperations(SearchOperations):
     def bulk(self, request: BulkRequest, watch: Watch = ignore) -> BulkReport:
-        """Newest first, each job by itself: what comes in meanwhile is not met, a job that refuses holds up none of the
-        others, and when the database goes away the rest is left as it was. A dry run changes nothing."""
+        """Apply the verb to each matching job, newest first, each in its own transaction: jobs enqueued meanwhile are
+        left out, a job that refuses does not stop the others, and if the database becomes unreachable the rest stay as
+        they were. A dry run changes nothing."""
         verb = bulk_verb(request.verb)
         tally = BulkTally(request)
         cursor, looked = request.cursor, 0
         while True:
-            jobs, cursor, seen = self._find(request, min(LOOK, request.limit - tally.matched), cursor)
+            jobs, cursor, seen = self._find(request, min(PAGE_SIZE, request.limit - tally.matched), cursor)
             looked += seen
             for job in jobs:
                 tally.find(job.id)
@@ -57,7 +58,7 @@ class BulkOperations(SearchOperations):
     def _find(
         self, request: BulkRequest, limit: int, cursor: str | None
     ) -> tuple[list[Summary], str | None, int]:
-        """Some that it is about, where to go on, and how many were looked into for that."""
+        """Return matching jobs, the cursor to continue from, and how many jobs were examined for a text."""
         search = request.search
         if search is None:
             page = self.list_jobs(request.found_by, limit, cursor)

@@ -1,4 +1,4 @@
-"""The doctor: what can be wrong around the jobs. The store examines itself; the rest is the same everywhere."""
+"""The doctor's checks. Those of the database itself are the store's; these are the same on both databases."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 SKEW, TOO_MUCH_SKEW = 2.0, 30.0
 NAMED = 3
-"""Wrongs of one kind that are named one by one; the others are counted."""
+"""Problems of one kind that are named; the rest are counted."""
 MANY_WAITING = 1000
 LONG_EXPIRED = 120.0
-"""Seconds past the end of a lease after which two looks of any live worker would have taken the job over."""
+"""Seconds after the end of a lease: by then any live worker has checked it twice and taken the job over."""
 
 
 def examine(store: JobStore) -> list[Finding]:

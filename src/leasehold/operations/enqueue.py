@@ -1,4 +1,4 @@
-"""Enqueue: from new jobs to stored ones. Not a verb of operators: nothing of it is in the table, or in the audit."""
+"""Enqueue: stores new jobs. It is no operator's verb, so the table and the audit do not have it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from leasehold.threads import to_thread
 
 class EnqueueOperations(LocalOperator):
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """All or none. Workers hear of it from the store; those who watch a group hear of it here."""
+        """Store all jobs or none. The store notifies workers; this notifies watchers of groups."""
         with self._with_full_keys():
             made = self._store.enqueue(jobs)
         if any_grouped(jobs) and any(one.created for one in made):
@@ -24,7 +24,7 @@ class EnqueueOperations(LocalOperator):
         return made
 
     def enqueue_once(self, jobs: Sequence[NewJob], key: str, fingerprint: str) -> Once:
-        """Once for a key, however often it is asked."""
+        """Store them once per key, however often it is called."""
         with self._with_full_keys():
             once = self._store.enqueue_once(jobs, key, fingerprint)
         if not once.repeated:
@@ -34,7 +34,7 @@ class EnqueueOperations(LocalOperator):
         return once
 
     def enqueue_within(self, tx: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """In the caller's own transaction. Everybody hears of it by its commit."""
+        """Store them in the caller's transaction. Its commit sends the notifications."""
         with self._with_full_keys():
             return self._store.enqueue_within(tx, jobs)
 
@@ -45,7 +45,7 @@ class EnqueueOperations(LocalOperator):
 
     @contextmanager
     def _with_full_keys(self) -> Iterator[None]:
-        """A key that was too long to be kept as it is, is told whole."""
+        """Put the full unique key into DuplicateJob, if it was stored shortened."""
         try:
             yield
         except DuplicateJob as error:

@@ -1,4 +1,4 @@
-"""Failures: what went wrong lately, a line for all that went wrong in the same way."""
+"""Failures: the newest failed jobs, grouped by task and error."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from leasehold.domain.records import ALL, Filter
 from leasehold.operations.jobs import storable_filter
 from leasehold.operations.local import LocalOperator
 
-LOOKS = 10
-"""At most: a filter that no index serves finds few jobs a look."""
+MOST_READS = 10
+"""Reads at most: a filter without an index finds few jobs per read."""
 
 
 class FailureOperations(LocalOperator):
     def list_failures(self, limit: int = 1000, filter: Filter = ALL) -> Failures:
-        """The newest failed and timed-out jobs, in the order in which they came, by task and by what their errors have
-        in common. Of the filter's states only these two count."""
+        """List the failed and timed-out jobs that were enqueued last, grouped by task and by what their errors have in
+        common. The filter's other states are ignored."""
         check_page(limit, MOST_FAILURES)
         states = tuple(state for state in FAILED_STATES if not filter.states or state in filter.states)
         if not states:
@@ -32,7 +32,7 @@ class FailureOperations(LocalOperator):
         kept = replace(storable_filter(filter), states=states)
         jobs: list[FailedJob] = []
         before: str | None = None
-        for _ in range(LOOKS):
+        for _ in range(MOST_READS):
             found, before = self._store.find_failures(kept, limit - len(jobs), before)
             jobs += found
             if before is None or len(jobs) == limit:

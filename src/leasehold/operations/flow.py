@@ -1,4 +1,4 @@
-"""A flow: the graph around a job, read level by level, one statement a level however many jobs it has."""
+"""A flow: the graph around a job, read level by level, with one statement per level."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from leasehold.operations.arguments import checked_job_id
 from leasehold.operations.local import LocalOperator
 
 TIES = 10
-"""Ties of each relation that one level reads, for each job of the limit."""
+"""Ties of each relation that a level reads, per job of the limit."""
 
 
 class FlowOperations(LocalOperator):
     def read_flow(self, job_id: str, limit: int = 100) -> Flow:
-        """All jobs that are tied to this one by waiting or as follow-ups, directly or through others, whichever way: up
-        to `limit` of them, the nearest. Those that were pruned are left out, and what was tied through them alone.
-        Raises JobNotFound."""
+        """Return the jobs tied to this one in either direction, as parents, children or follow-ups, directly or through
+        others: the nearest, up to `limit`. Pruned jobs are left out, and jobs tied only through them. Raises
+        JobNotFound."""
         check_page(limit)
         store, job_id = self._store, checked_job_id(job_id)
         job = store.get(job_id)

@@ -1,12 +1,12 @@
-"""Those who wait for groups: one thread for all of them, one read per change, whatever their number.
+"""Waits for groups: one thread for all waiters, and one read per change, whatever their number.
 
-A waiter with a version puts a future here and reads nothing. The thread waits for hints, reads the versions of all
-watched groups in one statement, and only where one has moved the status of that group, once for all who wait for it.
-It is started by the first waiter and ends a moment after the last, so that clients that come back at once with the
-version they were given find it still looking.
+A waiter adds a future and reads nothing. The thread waits for notifications, reads the versions of all watched groups
+in one statement, and reads the status of a group only if its version has changed, once for all its waiters. The first
+waiter starts the thread. It ends a moment after the last waiter, so that clients that return at once with the new
+version still find it.
 
-Those who also want to hear of progress and partial results cost the runs nothing: as long as there are any, the thread
-reads twice a second how much the runs of their groups have told.
+Waiters for progress and partial results cost the running jobs nothing: while there are such waiters, the thread counts
+the updates of their groups twice a second.
 """
 
 from __future__ import annotations
@@ -29,22 +29,23 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("leasehold.groups")
 
-LISTENING, LOOKING = 1.0, 0.25
-"""Seconds between two looks at the versions when no hint comes: with hints coming through, and without."""
-LINGER = 1.0
+POLL_LISTENING, POLL_NOT_LISTENING = 1.0, 0.25
+"""Seconds between two reads of the versions without a notification: if notifications arrive, and if they do not."""
+LINGER_FOR = 1.0
 """Seconds that a group stays watched, and the thread alive, without a waiter."""
-FRESH = 1.0
-"""Seconds: claims move no version, so whoever has waited in vain gets a status not older than this."""
-EASE = 2.0
-"""A group whose status takes long to read is read at most for a third of the time."""
-NOTES = 0.5
-"""Seconds between two looks at what runs have told, for those who want to hear of it."""
+FRESH_FOR = 1.0
+"""Seconds: claims do not change the version, so after a wait without a change the status is at most this old."""
+READ_PAUSE = 2.0
+"""The pause after reading a status, as a multiple of the time that the read took: reads take at most a third of the
+time."""
+COUNT_UPDATES_EVERY = 0.5
+"""Seconds between two counts of updates, for waiters with `partial`."""
 
 Answer = Future[GroupStatus]
 
 
 class Watched(NamedTuple):
-    """A group or some of its tasks, with or without the partial results of its running jobs."""
+    """A group, or some tasks of it; `partial` adds the updates of its running jobs."""
 
     name: str
     tasks: tuple[str, ...] | None = None
@@ -52,7 +53,7 @@ class Watched(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What a waiter has seen. Without `partial` nothing is noted."""
+    """What a waiter has seen: the version and, with `partial`, the number of updates."""
 
     version: int
     noted: int = 0
@@ -60,24 +61,24 @@ class Known(NamedTuple):
 
 @dataclass(eq=False)
 class _Waiting:
-    """What is watched, and those who wait for it to change."""
+    """A watched group, and its waiters."""
 
     what: Watched
     status: GroupStatus | None = None
-    """None: not read yet, or known to be old."""
+    """None: not read yet, or outdated."""
     read_at: float = 0.0
     not_before: float = 0.0
     deferred: bool = False
-    """It has moved, and is read as soon as `not_before` allows it."""
+    """Whether it has changed and is to be read at `not_before`."""
     left_at: float = 0.0
     """When the last waiter left."""
     waiters: dict[Answer, Known] = field(default_factory=dict)
-    """Each with what it knows."""
+    """Each waiter, with what it has seen."""
     reading: threading.Lock = field(default_factory=threading.Lock)
 
 
 class GroupWatch:
-    """Of one store in one process."""
+    """Watches the groups of one store, in one process."""
 
     def __init__(self, store: JobStore, listen_url: str | None = None) -> None:
         self.store = store
@@ -90,15 +91,15 @@ class GroupWatch:
 
     # -- the waiters' side -----------------------------------------------------------------------------------------
     def expect(self, what: Watched, since: Known) -> tuple[Answer, bool]:
-        """A future that gets the group's status as soon as its version is another one, or nothing of it is live; and
-        whether the waiter must call `look_first`, because nobody has looked yet. Does not block."""
+        """Return a future of the group's status, done when its version differs or no job of it is live, and whether the
+        waiter must call `read_first`, because no status was read yet. Does not block."""
         future: Answer = Future()
         with self._lock:
             watched = self._watched.setdefault(what, _Waiting(what))
             watched.waiters[future] = since
             known = watched.status
             if known is not None and (_is_older(known, since) or not known.live):
-                # The waiter knows better; or there was nobody to wait for, and so nobody has looked since.
+                # The status is older than the waiter's, or final, and may be outdated: without waiters nothing is read.
                 known = watched.status = None
             if known is not None and _concerns(known, since):
                 self._answer(watched, [future], known)
@@ -107,8 +108,8 @@ class GroupWatch:
                 self._thread.start()
             return future, known is None
 
-    def look_first(self, what: Watched) -> None:
-        """Read the group's status for all who have come by now; one of them reads, the others wait for it."""
+    def read_first(self, what: Watched) -> None:
+        """Read the group's status for all present waiters; one of them reads, the others wait for it."""
         with self._lock:
             watched = self._watched.setdefault(what, _Waiting(what))
         with watched.reading:
@@ -117,21 +118,21 @@ class GroupWatch:
         self._notify(watched)
 
     def leave(self, what: Watched, future: Answer) -> GroupStatus:
-        """The wait is over and nothing has changed: how it stands now."""
+        """Return the present status, after a wait without a change."""
         with self._lock:
             watched = self._watched.setdefault(what, _Waiting(what))
             since = watched.waiters.get(future)
             self._forget(watched, future)
         if since is None and future.done() and not future.cancelled():
-            return future.result()  # it came at the last moment
+            return future.result()  # the change came at the last moment
         with watched.reading:
             status = watched.status
-            if status is None or time.monotonic() - watched.read_at > FRESH:
+            if status is None or time.monotonic() - watched.read_at > FRESH_FOR:
                 status = self._read(watched)
         return replace(status, changed=since is not None and _known(status) != since)
 
     def drop(self, what: Watched, future: Answer) -> None:
-        """The waiter has lost interest."""
+        """Remove a waiter."""
         with self._lock:
             watched = self._watched.get(what)
             if watched is not None:
@@ -142,28 +143,28 @@ class GroupWatch:
         wakeups = None
         try:
             wakeups = self.store.group_wakeups(self._listen_url)
-            while self._look(wakeups):
-                wakeups.wait(self._patience(wakeups))
+            while self._read_changed(wakeups):
+                wakeups.wait(self._pause(wakeups))
         except Exception as error:
             self._fail(error)
         finally:
             if wakeups is not None:
                 wakeups.close()
 
-    def _patience(self, wakeups: Wakeups) -> float:
+    def _pause(self, wakeups: Wakeups) -> float:
         now = time.monotonic()
         with self._lock:
             deferred = [watched.not_before - now for watched in self._watched.values() if watched.deferred]
             if any(what.partial for what in self._watched):
-                deferred.append(self._noted_at + NOTES - now)
-        return max(0.0, min([LISTENING if wakeups.listens else LOOKING, *deferred]))
+                deferred.append(self._noted_at + COUNT_UPDATES_EVERY - now)
+        return max(0.0, min([POLL_LISTENING if wakeups.listens else POLL_NOT_LISTENING, *deferred]))
 
-    def _look(self, wakeups: Wakeups) -> bool:
-        """Read the versions, and what has moved. False: nobody is left, the thread ends."""
+    def _read_changed(self, wakeups: Wakeups) -> bool:
+        """Read the versions, and each status that has changed. False: no waiter is left, and the thread ends."""
         now = time.monotonic()
         with self._lock:
             for key, watched in list(self._watched.items()):
-                if not watched.waiters and now - watched.left_at > LINGER:
+                if not watched.waiters and now - watched.left_at > LINGER_FOR:
                     del self._watched[key]
             if not self._watched:
                 self._thread = None
@@ -174,7 +175,7 @@ class GroupWatch:
         for watched in wanted:
             name = watched.what.name
             noted = notes.get(name, 0) if notes is not None and watched.what.partial else None
-            if self._has_moved(watched, versions.get(name, 0), noted):
+            if self._has_changed(watched, versions.get(name, 0), noted):
                 wakeups.stir()
                 with watched.reading:
                     self._read(watched)
@@ -182,22 +183,22 @@ class GroupWatch:
         return True
 
     def _notes(self, wanted: list[_Waiting], now: float) -> dict[str, int] | None:
-        """How much the runs of those groups have told of which that is wanted. None: it is not time to look again."""
+        """Count the updates of groups watched with `partial`. None: it is not time to count again."""
         names = sorted({watched.what.name for watched in wanted if watched.what.partial})
-        if not names or now < self._noted_at + NOTES:
+        if not names or now < self._noted_at + COUNT_UPDATES_EVERY:
             return None
         self._noted_at = now
         return self.store.group_notes(names)
 
-    def _has_moved(self, watched: _Waiting, version: int, noted: int | None) -> bool:
-        """Whether it is to be read now. `noted` is None if nobody has looked, or cares."""
+    def _has_changed(self, watched: _Waiting, version: int, noted: int | None) -> bool:
+        """Whether to read the status now. `noted` is None if the updates were not counted."""
         with self._lock:
             known = watched.status
-            # What was owed before is still owed, though the notes are not looked at each time.
+            # A deferred read is still due, even if the updates were not counted this time.
             deferred, watched.deferred = watched.deferred, False
             same = known is not None and known.version == version
             if known is None or (same and (noted is None or noted == known.noted) and not deferred):
-                return False  # nobody has looked yet, and who comes will; or nothing is new
+                return False  # the next waiter reads it; or nothing is new
             if not watched.waiters:
                 watched.status = None
                 return False
@@ -208,7 +209,7 @@ class GroupWatch:
         began = time.monotonic()
         status = watched.status = self.store.group_status(*watched.what)
         watched.read_at = time.monotonic()
-        watched.not_before = watched.read_at + EASE * (watched.read_at - began)
+        watched.not_before = watched.read_at + READ_PAUSE * (watched.read_at - began)
         return status
 
     def _notify(self, watched: _Waiting) -> None:
@@ -230,7 +231,7 @@ class GroupWatch:
             watched.left_at = time.monotonic()
 
     def _fail(self, error: Exception) -> None:
-        """The database is away: whoever waits is told, and may wait again."""
+        """Pass a database error to all waiters, who may wait again."""
         with self._lock:
             self._thread = None
             futures = [future for watched in self._watched.values() for future in watched.waiters]
@@ -254,5 +255,5 @@ def _is_older(status: GroupStatus, since: Known) -> bool:
 
 
 def _settle(future: Answer, how: Callable[[Answer], None]) -> None:
-    with contextlib.suppress(InvalidStateError):  # the waiter has just given up
+    with contextlib.suppress(InvalidStateError):  # the waiter has just left
         how(future)

@@ -41,12 +41,12 @@ def list_groups(
     after=notify_watchers,
 )
 def release_group(backend: Backend, name: GroupName, *, actor: Actor = None) -> bool:
-    """Lift the hold that a stop has put on a group."""
+    """Lift the hold that a stop put on a group."""
     return backend.store.release_group(name, actor)
 
 
 class GroupOperations(LocalOperator):
-    """What waits: the status of a group, and the stop of all jobs that match."""
+    """The methods that wait: a group's status, and the stop of all jobs that match."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class GroupOperations(LocalOperator):
     ) -> None:
         super().__init__(find_store, find_task)
         self._find_tasks = find_tasks
-        """Finds the registered tasks, each with its own queue."""
+        """The registered tasks, each with its queue."""
         self._listen_url = listen_url
         self._group_watch: GroupWatch | None = None
 
@@ -86,19 +86,19 @@ class GroupOperations(LocalOperator):
         return await self._poll(name, wait, since, tasks, partial, noted).run_async()
 
     def stop(self, request: StopRequest, watch: Watch = ignore) -> StopReport:
-        """Stop all jobs that match; `watch` is called now and then with the report so far."""
-        return self._begun(request).wait(watch)
+        """Stop all jobs that match; `watch` is called repeatedly during the wait, with the report so far."""
+        return self._begin(request).wait(watch)
 
     async def astop(self, request: StopRequest) -> StopReport:
-        """Holds no thread while it waits for running jobs."""
-        one = await to_thread(self._begun, request)
+        """As `stop`, without a thread while it waits for running jobs."""
+        one = await to_thread(self._begin, request)
         pauses = one.pauses()
         while (pause := await to_thread(next, pauses, None)) is not None:
             await asyncio.sleep(pause)
         return one.report()
 
-    def _begun(self, request: StopRequest) -> Stop:
-        """What does not run is cancelled, what runs is flagged."""
+    def _begin(self, request: StopRequest) -> Stop:
+        """Begin a stop: cancel jobs that do not run, and flag running ones."""
         known = self._find_tasks()
         if not known or not known.keys() >= set(request.scope.tasks or ()):
             stored = {task: queue for queue, task in self._store.list_gates()}
@@ -115,7 +115,7 @@ class GroupOperations(LocalOperator):
             "reason": request.reason,
             "hold": request.hold,
         }
-        # Not around the wait too: if that changes anything, the beginning has already.
+        # The audit entry does not span the wait: a wait changes nothing that this has not changed.
         with self._recorded("stop", target, request.actor, **requested):
             return one.begin()
 
@@ -126,7 +126,7 @@ class GroupOperations(LocalOperator):
         return GroupPoll(self._watch_of(self._store), what, wait, since, noted)
 
     def _watch_of(self, store: JobStore) -> GroupWatch:
-        """One for all waiters; another one for another store, and on the other side of a fork."""
+        """Return the watch that all waiters share; a new one after a fork or for another store."""
         watch = self._group_watch
         if watch is None or watch.store is not store or watch.pid != os.getpid():
             watch = self._group_watch = GroupWatch(store, self._listen_url)
@@ -134,7 +134,7 @@ class GroupOperations(LocalOperator):
 
 
 class GroupPoll:
-    """One `status(wait=…, since=…)`."""
+    """One call of `status(wait=…, since=…)`."""
 
     def __init__(
         self, watch: GroupWatch, what: Watched, wait: Duration, since: int | None, noted: int | None
@@ -145,7 +145,9 @@ class GroupPoll:
         self._since = _checked_number("since", since, "give the version of an earlier status")
         self._noted = _checked_number("noted", noted, "give `noted` of an earlier status")
         if noted is not None and not what.partial:
-            raise InvalidInput("noted", "is about what runs tell", "use it together with partial=True")
+            raise InvalidInput(
+                "noted", "is about updates of running jobs", "use it together with partial=True"
+            )
 
     def run(self) -> GroupStatus:
         if self._wait == 0:
@@ -153,7 +155,7 @@ class GroupPoll:
         future, unread = self._watch.expect(self._what, self._known())
         try:
             if unread:
-                self._watch.look_first(self._what)
+                self._watch.read_first(self._what)
             return future.result(self._wait)
         except TimeoutError:
             return self._watch.leave(self._what, future)
@@ -161,7 +163,7 @@ class GroupPoll:
             self._watch.drop(self._what, future)
 
     async def run_async(self) -> GroupStatus:
-        """Holds no thread while it waits."""
+        """As `run`, without a thread while it waits."""
         if self._wait == 0:
             return await to_thread(self._now)
         known = self._given()
@@ -170,7 +172,7 @@ class GroupPoll:
         future, unread = self._watch.expect(self._what, known)
         try:
             if unread:
-                await to_thread(self._watch.look_first, self._what)
+                await to_thread(self._watch.read_first, self._what)
             return await asyncio.wait_for(asyncio.wrap_future(future), self._wait)
         except TimeoutError:
             return await to_thread(self._watch.leave, self._what, future)
@@ -178,13 +180,13 @@ class GroupPoll:
             self._watch.drop(self._what, future)
 
     def _given(self) -> Known | None:
-        """What the caller has seen, if that is all that is asked for."""
+        """Return what the caller has seen, if the arguments say so completely; else None."""
         if self._since is None or (self._what.partial and self._noted is None):
             return None
         return Known(self._since, self._noted or 0)
 
     def _known(self) -> Known:
-        """What the caller has seen; what was not given is as of this call."""
+        """Return what the caller has seen; read what the arguments leave out."""
         store, name = self._watch.store, self._what.name
         version, noted = self._since, self._noted or 0
         if version is None:

@@ -1,4 +1,4 @@
-"""Health: what a probe wants to know, in three reads. The doctor looks deeper, and takes longer."""
+"""Health checks for probes, in three reads. The doctor checks more, and takes longer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def check_health(find_store: Callable[[], JobStore]) -> list[Finding]:
-    """The database answers, its schema fits this code, and somebody works."""
+    """Check that the database answers, its schema fits this code, and a worker is live."""
     try:
         store = find_store()
         store.now()
@@ -22,7 +22,7 @@ def check_health(find_store: Callable[[], JobStore]) -> list[Finding]:
         return [Finding("database", "ok", "answers"), Finding("schema", "bad", str(error))]
     except StoreError as error:
         return [Finding("database", "bad", str(error))]
-    # Those without queues run what programs hand them, and take nothing by themselves.
+    # A worker without queues runs only jobs of `run_now` and `run_by_id`.
     alive = [card for card in cards if card.queues and not card.draining]
     workers = (
         Finding("workers", "ok", f"{len(alive)} live")

@@ -1,4 +1,4 @@
-"""Waiting for a job to change, without a thread for each who waits."""
+"""Waits for a job to change, without a thread per waiter."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class JobWaits(LocalOperator):
     _job_watch: JobWatch | None = None
 
     def job_mark(self, job_id: str) -> str:
-        """For `await_job`. Raises JobNotFound."""
+        """Return a mark of the job's present state, for `await_job`. Raises JobNotFound."""
         job_id = checked_job_id(job_id)
         mark = self._store.mark_jobs([job_id]).get(job_id)
         if mark is None:
@@ -28,7 +28,7 @@ class JobWaits(LocalOperator):
         return mark
 
     async def await_job(self, job_id: str, mark: str, seconds: float) -> bool:
-        """Until the job has another mark, or so long; False: the time is over. Holds no thread."""
+        """Wait until the job has another mark, at most so long; False: the time is over. Holds no thread."""
         watch = self._watch_of_jobs(await to_thread(lambda: self._store))
         future = watch.expect(checked_job_id(job_id), mark)
         try:
@@ -40,7 +40,7 @@ class JobWaits(LocalOperator):
         return True
 
     def _watch_of_jobs(self, store: JobStore) -> JobWatch:
-        """One for all waiters; another one for another store, and on the other side of a fork."""
+        """Return the watch that all waiters share; a new one after a fork or for another store."""
         watch = self._job_watch
         if watch is None or watch.store is not store or watch.pid != os.getpid():
             watch = self._job_watch = JobWatch(store)

@@ -1,8 +1,8 @@
-"""Those who wait for jobs: one thread for all of them and one read a look, whatever their number.
+"""Waits for jobs: one thread and one read at a time for all waiters, whatever their number.
 
-A waiter gives the mark of the job as it has seen it, and gets a future. The thread reads the marks of all jobs that are
-waited for, a few times a second, and answers those whose job has another one. It is not woken: a bell that rings for
-every settle would cost every plain job. It is started by the first waiter, and ends with the last.
+A waiter gives the mark of the job that it has seen, and gets a future. The thread reads the marks of all awaited jobs a
+few times a second, and answers waiters whose job has another mark. There is no notification: one per settle would slow
+down every plain job. The first waiter starts the thread, and it ends with the last.
 """
 
 from __future__ import annotations
@@ -20,45 +20,45 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("leasehold.jobs")
 
-EVERY = 0.2
-"""Seconds between two looks."""
+POLL_EVERY = 0.2
+"""Seconds between two reads."""
 GONE = ""
-"""The mark of a job that is not there."""
+"""The mark of a job that does not exist."""
 
 
 class JobWatch:
-    """Of one store in one process."""
+    """Watches the jobs of one store, in one process."""
 
     def __init__(self, store: JobStore) -> None:
         self.store = store
         self.pid = os.getpid()
         self._lock = threading.Lock()
         self._waiters: dict[Future[None], tuple[str, str]] = {}
-        """Each with the job, and the mark that it knows."""
+        """Each waiter, with its job and the mark that it has seen."""
         self._thread: threading.Thread | None = None
-        self._left = threading.Event()
+        self._no_waiters = threading.Event()
 
     def expect(self, job_id: str, mark: str) -> Future[None]:
-        """Done as soon as the job's mark is another one. Does not block."""
+        """Return a future, done as soon as the job has another mark. Does not block."""
         future: Future[None] = Future()
         with self._lock:
             self._waiters[future] = (job_id, mark)
             if self._thread is None:
-                self._left.clear()
+                self._no_waiters.clear()
                 self._thread = threading.Thread(target=self._run, name="leasehold job watch", daemon=True)
                 self._thread.start()
         return future
 
     def drop(self, future: Future[None]) -> None:
-        """The waiter has gone."""
+        """Remove a waiter."""
         with self._lock:
             self._waiters.pop(future, None)
             if not self._waiters:
-                self._left.set()
+                self._no_waiters.set()
 
     def _run(self) -> None:
         while True:
-            self._left.wait(EVERY)
+            self._no_waiters.wait(POLL_EVERY)
             with self._lock:
                 if not self._waiters:
                     self._thread = None
@@ -73,15 +73,15 @@ class JobWatch:
 
     def _answer(self, marks: dict[str, str]) -> None:
         with self._lock:
-            moved = [f for f, (job_id, mark) in self._waiters.items() if marks.get(job_id, GONE) != mark]
-            for future in moved:
+            changed = [f for f, (job_id, mark) in self._waiters.items() if marks.get(job_id, GONE) != mark]
+            for future in changed:
                 del self._waiters[future]
-        for future in moved:
-            with contextlib.suppress(InvalidStateError):  # the waiter has just given up
+        for future in changed:
+            with contextlib.suppress(InvalidStateError):  # the waiter has just left
                 future.set_result(None)
 
     def _fail(self, error: Exception) -> None:
-        """The database is away: whoever waits is told, and may wait again."""
+        """Pass a database error to all waiters, who may wait again."""
         with self._lock:
             self._thread = None
             futures = list(self._waiters)

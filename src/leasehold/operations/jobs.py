@@ -58,7 +58,7 @@ _NOT_NEEDED = {"reason": "not needed any more"}
     examples=_NOT_NEEDED,
 )
 def cancel(backend: Backend, job_id: JobId, *, reason: Reason = None, actor: Actor = None) -> Job:
-    """Cancel a job; a running one is asked to stop."""
+    """Cancel a job. A running job stops as soon as its worker gets the request."""
     return backend.store.cancel(job_id, actor, reason)
 
 
@@ -72,7 +72,7 @@ def cancel(backend: Backend, job_id: JobId, *, reason: Reason = None, actor: Act
     examples=_NOT_NEEDED,
 )
 def pause(backend: Backend, job_id: JobId, *, reason: Reason = None, actor: Actor = None) -> Job:
-    """Pause a job; a running one is asked to stop."""
+    """Pause a job. A running job stops as soon as its worker gets the request."""
     return backend.store.pause(job_id, actor, reason)
 
 
@@ -92,7 +92,7 @@ def interrupt(backend: Backend, job_id: JobId, *, reason: Reason = None, actor: 
 
 
 def _encoded(backend: Backend, given: Mapping[str, Any]) -> str | None:
-    """Other arguments, checked by the task's own signature where this process knows the task."""
+    """Encode new arguments; check them by the task's signature if this process knows the task."""
     args = given["args"]
     if args is None:
         return None
@@ -186,21 +186,21 @@ def release(backend: Backend, job_id: JobId, *, actor: Actor = None) -> Job:
     examples=_NOT_NEEDED,
 )
 def abandon(backend: Backend, job_id: JobId, *, reason: Reason = None, actor: Actor = None) -> Job:
-    """Give up on an orphan whose machine is gone for good. If it still runs, the next attempt runs beside
-    it."""
+    """Give up on an execution without a worker, whose machine is gone for good. If it still runs, the next attempt runs
+    beside it."""
     return backend.store.abandon(job_id, actor, reason)
 
 
 # -- reads of one job --------------------------------------------------------------------------------------------------
 @read("job.get", guard="job", http="GET /v1/jobs/{id:leasehold_id}")
 def get(backend: Backend, job_id: JobId) -> Job:
-    """A job as it is now."""
+    """Show a job as it is now."""
     return backend.store.get(job_id)
 
 
 @read("job.explain", guard="job", http="GET /v1/jobs/{id}/explain")
 def explain(backend: Backend, job_id: JobId) -> list[Hold]:
-    """Why it is not running: every cause in order, with what would change it."""
+    """Explain why a job is not running: every cause in order, with what would change it."""
     return explain_job(backend.store, job_id)
 
 
@@ -220,7 +220,7 @@ def attempts(backend: Backend, job_id: JobId) -> list[AttemptRecord]:
 
 @read("steps.list", guard="job", http="GET /v1/jobs/{id}/steps")
 def steps(backend: Backend, job_id: JobId) -> list[StepRecord]:
-    """List what a job's steps have returned, oldest first."""
+    """List what a job's steps returned, oldest first."""
     backend.store.get(job_id)
     return backend.store.steps(job_id)
 
@@ -233,7 +233,7 @@ def relatives(backend: Backend, job_id: JobId, limit: Limit = 500) -> list[Relat
 
 @read("relatives.count", guard="job")
 def count_relatives(backend: Backend, job_id: JobId) -> dict[Relation, int]:
-    """How many relatives of each relation it has."""
+    """Count a job's relatives by relation."""
     return backend.store.count_relatives(job_id)
 
 
@@ -245,7 +245,7 @@ def read_stream(backend: Backend, job_id: JobId, since: Since = 0, limit: Limit 
 
 @read("log.read", guard="job", http="GET /v1/jobs/{id}/log")
 def read_log(backend: Backend, job_id: JobId, attempt: AttemptNumber = 0) -> LogTail:
-    """The last lines that an attempt has logged."""
+    """Show the last lines that an attempt logged."""
     tails = backend.store.logs(job_id)
     wanted = [tail for tail in tails if not attempt or tail.attempt == attempt]
     return wanted[-1] if wanted else LogTail(attempt, "")
@@ -253,13 +253,13 @@ def read_log(backend: Backend, job_id: JobId, attempt: AttemptNumber = 0) -> Log
 
 @read("logs.list", guard="job")
 def logs(backend: Backend, job_id: JobId) -> list[LogTail]:
-    """The last lines of each attempt that has logged."""
+    """List the last lines of each attempt that logged."""
     return backend.store.logs(job_id)
 
 
 @read("progress.read", guard="job", http="GET /v1/jobs/{id}/progress")
 def progress(backend: Backend, job_id: JobId) -> Progress | None:
-    """Show how far a job is, as it last reported."""
+    """Show the progress that a job last reported."""
     return backend.store.progress(job_id)
 
 
@@ -277,19 +277,19 @@ def list_jobs(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> Page:
-    """One page of jobs, newest first, of those that match all that is given."""
+    """List jobs that match all filters given, one page, newest first."""
     filter = storable_filter(Filter(tuple(state), queue, task, lane, group, tag))
     return backend.store.list_jobs(filter, limit, cursor)
 
 
 @read("jobs.count", guard="all queues", http="GET /v1/count")
 def count(backend: Backend) -> dict[State, int]:
-    """Jobs by state, each counted up to 10,000."""
+    """Count jobs by state, each up to 10,000."""
     return backend.store.count()
 
 
 def storable_filter(filter: Filter) -> Filter:
-    """Checked, and with its names as they are kept."""
+    """Return the filter, checked, with its names as they are stored."""
     for name in ("queue", "task", "lane", "group", "tag"):
         checked_criterion(getattr(filter, name), name)
     lane = filter.lane and storable_name(filter.lane, "lane")

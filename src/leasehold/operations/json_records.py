@@ -1,4 +1,4 @@
-"""Records as JSON: what callers outside of the process get, and how a record is read from it."""
+"""Records to JSON, for callers outside of the process, and back."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ _DECODED = BeforeValidator(lambda text: json.loads(text) if isinstance(text, str
 
 
 class Record(BaseModel):
-    """What is made from a value with the same attributes."""
+    """A model made from a value with the same attributes."""
 
     model_config = ConfigDict(from_attributes=True)
 
 
 def to_json(kind: Any, value: object) -> Any:
-    """The plain JSON of a record, or of records in lists, of this type."""
+    """Return the plain JSON of a record of this type, or of records in lists."""
     return _writer(kind).dump_python(as_models(kind, value), mode="json", by_alias=True)
 
 
 def as_models(kind: Any, value: object) -> Any:
-    """The same with a model instead of each record."""
+    """Return the value with a model instead of each record."""
     return _writer(kind).validate_python(value)
 
 
 def from_json(kind: Any, data: Any) -> Any:
-    """The record of this type, from its JSON. Raises pydantic's ValidationError."""
+    """Return the record of this type from its JSON. Raises pydantic's ValidationError."""
     return _reader(kind).validate_python(data)
 
 
@@ -52,7 +52,7 @@ def _reader(kind: Any) -> TypeAdapter[Any]:
 
 
 def json_type(kind: Any) -> Any:
-    """The same type with a model instead of each record: for the schemas of surfaces."""
+    """Return the type with a model instead of each record: for the schemas of surfaces."""
     if isinstance(kind, type) and is_dataclass(kind):
         return model(kind)
     origin, parts = get_origin(kind), get_args(kind)
@@ -74,7 +74,8 @@ def json_type(kind: Any) -> Any:
 
 @cache
 def model(record: type[Any]) -> type[BaseModel]:
-    """The record without its private fields, with the properties that are shown. A field's help is its docstring."""
+    """Make a model of a record, without its private fields and with its `shown` properties. A field's help is its
+    docstring."""
     hints, helps = get_type_hints(record, include_extras=True), _helps(record)
     found: dict[str, Any] = {}
     for one in fields(record):
@@ -85,7 +86,7 @@ def model(record: type[Any]) -> type[BaseModel]:
         if isinstance(value, shown):
             found[name] = get_type_hints(value.fget)["return"]
     made: dict[str, Any] = {
-        # pydantic has methods of its own: a field called `schema` has another name in Python.
+        # A field such as `schema` must not hide a method of pydantic: it has another name in Python.
         f"{name}_" if hasattr(Record, name) else name: (json_type(hint), _field(name, helps.get(name)))
         for name, hint in found.items()
     }
@@ -98,7 +99,7 @@ def _field(name: str, help: str | None) -> Any:
 
 
 def _helps(record: type[Any]) -> dict[str, str]:
-    """The docstrings below the fields of a class and its bases, and those of its properties."""
+    """Return the docstrings below the fields of a class and its bases, and those of its properties."""
     found: dict[str, str] = {}
     for one in reversed(record.__mro__[:-1]):
         for statement, below in _statements(one):

@@ -1,4 +1,4 @@
-"""Slots and rates."""
+"""Verbs and reads of slots and rates."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from leasehold.operations.verb import Backend, read, verb
     examples={"limit": 4},
 )
 def set_slot(backend: Backend, name: LimitName, limit: Units, *, actor: Actor = None) -> None:
-    """Let at most so many units be in use at once, across all workers."""
+    """Let at most `limit` units be in use at once, across all workers."""
     backend.store.set_slot(name, limit)
 
 
@@ -44,7 +44,7 @@ def list_slots(backend: Backend) -> list[SlotRow]:
 def set_rate(
     backend: Backend, key: LimitName, limit: RateText, *, burst: Burst = 1, actor: Actor = None
 ) -> None:
-    """Let jobs of a key start evenly, no more often than this."""
+    """Set how often jobs of a key may start, evenly spaced."""
     backend.store.set_rate(key, limit, parse_rate(limit)[1], burst)
 
 
@@ -84,5 +84,5 @@ def open_rate(backend: Backend, key: LimitName, *, actor: Actor = None) -> bool:
 
 @read("rates.list", guard="all queues", http="GET /v1/rates")
 def list_rates(backend: Backend) -> list[RateRow]:
-    """List rates: limit, when the next job may start, who closed it."""
+    """List rates: limit, when the next job may start, and who closed the rate."""
     return backend.store.list_rates()

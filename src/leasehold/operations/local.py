@@ -1,4 +1,4 @@
-"""Operators: the same call on a store here, or on a server elsewhere."""
+"""`Operator`, which calls verbs on a store here or on a server, and the one on a store."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ T = TypeVar("T")
 
 
 class Operator(Protocol):
-    """What the handles of users stand on, whether the jobs are in a store here or behind a server: the call of a verb,
-    and what waits or takes long."""
+    """What users' handles call, for jobs in a store here or behind a server: any verb of the table, and the methods
+    that wait or take long."""
 
     def call(self, verb: Verb[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
@@ -66,15 +66,15 @@ class Operator(Protocol):
     def aupdates(self, job_id: str, since: int, timeout: float | None) -> AsyncIterator[Update]: ...
 
     def ended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]:
-        """Wait until the job has succeeded, failed, timed out or been cancelled: the job, and its result as encoded
-        JSON if it has succeeded."""
+        """Wait until the job has succeeded, failed, timed out or been cancelled. Return the job and, if it succeeded,
+        its result as encoded JSON."""
         ...
 
     async def aended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]: ...
 
 
-class Made(Protocol):
-    """A job that was stored, or the one that was there already."""
+class EnqueuedJob(Protocol):
+    """A job that was created, or an existing one with the same unique key."""
 
     @property
     def id(self) -> str: ...
@@ -84,7 +84,8 @@ class Made(Protocol):
 
 
 class LocalOperator:
-    """Checks, audits in the verb's transaction, calls, notifies, and hides what readers must not see."""
+    """The operator on a store. A call checks the arguments, runs the verb and its audit entry in one transaction,
+    notifies, and hides sensitive values."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class LocalOperator:
 
     @property
     def _store(self) -> JobStore:
-        """Looked up at every call: an app that was closed and is used again has another one."""
+        """The store, found anew at every call: an app that was closed and is used again has another one."""
         return self._find_store()
 
     def call(self, verb: Verb[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -115,14 +116,14 @@ class LocalOperator:
 
     @contextmanager
     def _recorded(self, verb: str, target: str | None, actor: object, /, **detail: Any) -> Iterator[JobStore]:
-        """For what is not in the table: around the one call of the store by which it changes something. What was given
-        is checked before. The detail is for everybody's eyes: no arguments, no answers, no secrets."""
+        """Audit a change that is not in the table: a block around one call of the store, after all checks. Readers of
+        the audit see the detail: put no arguments, answers or secrets into it."""
         store = self._store
         with store.audited(audit_entry(verb, target, actor, detail)):
             yield store
 
     def _shown(self, answer: T) -> T:
-        """As readers get it: long names in full, sensitive arguments hidden, in lists and pages too."""
+        """Return the value for readers, also in lists and pages: long names in full, sensitive arguments hidden."""
         if isinstance(answer, list):
             return cast(T, self._all_shown(answer))
         if hasattr(answer, "next") and is_dataclass(answer) and not isinstance(answer, type):

@@ -1,4 +1,4 @@
-"""Long names in what readers are shown: found, and put in whole."""
+"""Puts full names into values for readers: the store keeps long names shortened."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from leasehold.domain.checks.names import SHORTENED
 T = TypeVar("T")
 
 _FIELDS = ("lane", "unique_key", "tags", "name", "key", "detail", "remedy", "target")
-"""Of the values that readers get, those that may hold a name made from arguments."""
+"""Fields that may hold a name made from arguments."""
 
 
 def shortened_in(value: object) -> Iterator[str]:
@@ -21,15 +21,16 @@ def shortened_in(value: object) -> Iterator[str]:
                 yield from SHORTENED.findall(text)
 
 
-def with_full_names(value: T, whole: Mapping[str, str]) -> T:
+def with_full_names(value: T, full_names: Mapping[str, str]) -> T:
     changes: dict[str, Any] = {}
     for field in _FIELDS:
         found = getattr(value, field, None)
         if any("…" in text for text in _texts(found)):
-            put_in = [
-                SHORTENED.sub(lambda match: whole.get(match[0], match[0]), text) for text in _texts(found)
+            texts = [
+                SHORTENED.sub(lambda match: full_names.get(match[0], match[0]), text)
+                for text in _texts(found)
             ]
-            changes[field] = put_in[0] if isinstance(found, str) else tuple(put_in)
+            changes[field] = texts[0] if isinstance(found, str) else tuple(texts)
     return replace(value, **changes) if changes else value  # type: ignore[type-var]  # a dataclass, as it has fields
 
 

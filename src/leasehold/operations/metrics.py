@@ -1,4 +1,4 @@
-"""The verbs on what was counted, and on what there is at the moment: for scrapes and charts."""
+"""Metrics: totals, and the present numbers, for scrapes and charts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ from leasehold.operations.local import LocalOperator
 
 class MetricOperations(LocalOperator):
     def metrics(self) -> Metrics:
-        """A few reads, whatever the number of jobs. As many labels at most as the totals may have."""
+        """Return totals and present numbers, in a few reads, whatever the number of jobs. The number of labels is
+        bounded."""
         store = self._store
         totals, gauges = store.totals(), store.gauges(COUNT_CAP)
         labels = Labels((one.queue, one.task) for one in totals)
-        # Those without queues run what programs hand them.
+        # A worker without queues runs only jobs of `run_now` and `run_by_id`.
         cards = [card for card in store.list_workers() if card.queues]
         alive = [card for card in cards if not card.draining]
         return Metrics(
@@ -44,7 +45,7 @@ class MetricOperations(LocalOperator):
     def rollups(
         self, minutes: int = 60, *, queue: str | None = None, task: str | None = None
     ) -> list[Rollup]:
-        """What has ended in the last so many minutes, by the minute; the oldest first."""
+        """Count the jobs that ended in the last `minutes`, minute by minute, oldest first."""
         _check_minutes(minutes)
         return self._store.list_rollups(minutes * 60.0, queue, task)
 
@@ -76,14 +77,14 @@ def _leases(ages: Iterable[LeaseAge], labels: Labels) -> list[LeaseAge]:
 
 
 def _ready(ages: list[ReadyAge]) -> list[ReadyAge]:
-    """The oldest of many queues come first, and the others as one."""
+    """Return the queues whose oldest job waits longest, and all others as one."""
     ages = sorted(ages, key=lambda age: -age.seconds)
     shown, others = ages[: MOST_PAIRS - 1], ages[MOST_PAIRS - 1 :]
     return [*shown, ReadyAge(OTHER, max(age.seconds for age in others))] if others else shown
 
 
 def _slots(uses: list[SlotUse]) -> list[SlotUse]:
-    """By name, and those beyond the first as one."""
+    """Return the first slots by name, and all others as one."""
     shown, others = uses[: MOST_PAIRS - 1], uses[MOST_PAIRS - 1 :]
     if not others:
         return shown

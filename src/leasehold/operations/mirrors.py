@@ -1,4 +1,4 @@
-"""Mirrors: tables of the user's own that are kept in step with jobs."""
+"""Mirrors: tables of the user's own that follow jobs."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ def add_mirror(backend: Backend, task: str, mirror: Mirror, *, actor: Actor = No
     "mirror.remove", scope="admin", guard="all queues", audit=lambda given: {"table": given["mirror"].table}
 )
 def remove_mirror(backend: Backend, task: str, mirror: Mirror, *, actor: Actor = None) -> None:
-    """Take a mirror away; the user's rows stay."""
+    """Remove a mirror; the user's rows stay."""
     backend.store.remove_mirror(mirror)
 
 
 @read("mirrors.list", guard="all queues")
 def list_mirrors(backend: Backend) -> list[MirrorRow]:
-    """Those that are installed, each with what is wrong with it."""
+    """List the installed mirrors, each with its problems."""
     return backend.store.list_mirrors()
 
 
 @read("mirror.find", guard="all queues")
 def find_mirror(backend: Backend, task: str, table: str) -> Mirror:
-    """Raises InvalidInput."""
+    """Find the mirror of a task in a table. Raises InvalidInput if there is none."""
     for row in backend.store.list_mirrors():
         if (row.mirror.task, row.mirror.table) == (task, table):
             return row.mirror
@@ -45,7 +45,7 @@ def find_mirror(backend: Backend, task: str, table: str) -> Mirror:
 
 @read("mirrors.verify", guard="all queues")
 def verify_mirrors(backend: Backend, tasks: Mapping[str, bool]) -> list[str]:
-    """What is wrong with them. `tasks` are those that the app knows, and whether each says `mirror=True`."""
+    """List the problems of all mirrors. `tasks` are the app's tasks, each with its `mirror=True` or not."""
     problems = mirror_problems(backend.store)
     mirrored = {row.mirror.task for row in backend.store.list_mirrors()}
     problems += [

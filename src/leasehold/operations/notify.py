@@ -1,4 +1,4 @@
-"""Who is notified after a verb: workers, the holder of a running job, those who watch a group, hooks."""
+"""Notifications after a verb: to workers, the holders of running jobs, watchers of groups, hooks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 def notify_workers(store: JobStore, answer: object) -> None:
-    """The verb may have freed a job, or a lane."""
+    """Notify workers: a job or a lane may have become free."""
     store.notify_workers()
     _notify_watchers_of(store, answer)
 
 
 def notify_stop(store: JobStore, job: Job) -> None:
-    """The worker that runs the job looks at once. If none runs it, its lane may be free."""
+    """Notify the worker that holds the job; if none does, notify all workers, because the job's lane may be free."""
     if job.stop_requested is None:
         store.notify_workers()
     else:
@@ -34,6 +34,6 @@ def notify_hooks(store: JobStore, answer: object) -> None:
 
 
 def _notify_watchers_of(store: JobStore, answer: object) -> None:
-    """Of the group of this job, if it has one."""
+    """Notify watchers of groups, if the job has a group."""
     if getattr(answer, "group", None) is not None:
         store.notify_watchers()

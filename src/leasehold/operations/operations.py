@@ -1,4 +1,4 @@
-"""The operator on a store, with all that client and surfaces call."""
+"""`Operations`: the operator on a store, with every method that client and surfaces call."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ R = TypeVar("R")
 
 
 def method(verb: Verb[P, R]) -> Callable[Concatenate[LocalOperator, P], R]:
-    """A verb as a method of the operator."""
+    """Make a method of the operator from a verb."""
 
     @functools.wraps(verb.function)
     def call(self: LocalOperator, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -93,40 +93,40 @@ class Operations(
     ) -> None:
         super().__init__(find_store, find_tasks, listen_url, find_task)
 
-    # -- what is no verb of the table ------------------------------------------------------------------------------
+    # -- not verbs of the table ------------------------------------------------------------------------------
     def run_schedule(self, name: str, job: NewJob, *, actor: str | None = None) -> Enqueued:
-        """Store this job of a schedule, besides its ticks."""
+        """Store this job of a schedule, in addition to its ticks."""
         with self._recorded("schedule.run", checked_name(name, "schedule"), actor, job=job.id) as store:
             (made,) = self.enqueue([job])
             store.note_run(name, made.id)
         return made
 
     def ask_again_in(self, job: Job) -> float | None:
-        """Seconds after which a claim of this job may have more luck; None: not before somebody acts."""
+        """Return the seconds after which this job may be free to claim; None: only after an operator acts."""
         return ask_again_in(job, self._store.now())
 
     def now(self) -> datetime:
-        """By the store's own clock."""
+        """Return the time by the store's clock."""
         return self._store.now()
 
     def check_health(self) -> list[Finding]:
-        """What a probe wants to know. Raises nothing that the database says."""
+        """Check what a probe needs: database, schema, workers. A database error becomes a finding."""
         return check_health(self._find_store)
 
     def check_clock(self) -> Finding:
-        """How far this machine's clock is from the database's."""
+        """Compare this machine's clock with the database's."""
         return check_clock(self._store)
 
     def schema_version(self) -> int:
-        """Of the tables, as the last migration has left them."""
+        """Return the version of the schema: the last migration applied."""
         return self._store.schema_version()
 
     def examine(self) -> list[Finding]:
-        """Everything the doctor looks at."""
+        """Run every check of the doctor."""
         return examine(self._store)
 
     def verify(self) -> list[str]:
-        """What the schema lacks, by name."""
+        """Return the names of what the schema lacks."""
         return self._store.missing_objects()
 
     def upgrade(self, *, actor: str | None = None) -> list[int]:
@@ -136,13 +136,14 @@ class Operations(
     def upgrade_tenants(
         self, names: Iterable[str] | None = None, *, actor: str | None = None
     ) -> dict[str, list[int]]:
-        """Those named, or all; the versions that were applied, by name. The audit of each tenant tells of it."""
+        """Upgrade these tenants, or all; return the versions that were applied, by name. Each tenant's audit records
+        it."""
         if names is None:
             names = [row.name for row in self._store.list_tenants() if row.ready]
         return {name: self.call(tenants.upgrade_tenant, name, actor=actor) for name in names}
 
     def insert_sql(self, job: NewJob) -> str:
-        """For other languages: what stores such a job."""
+        """Return the SQL that stores such a job, for other languages."""
         return self._store.insert_sql(job)
 
     def upgrade_sql(self, after: int = 0) -> str:
@@ -154,7 +155,7 @@ class Operations(
     def unmirror_sql(self, mirror: Mirror) -> str:
         return self._store.unmirror_sql(mirror)
 
-    # -- verbs of the table under the names that the surfaces still use; they go when the surfaces call the verbs -----
+    # -- verbs of the table, as methods: to be removed when the surfaces call the verbs themselves ---------------------
     cancel = method(jobs.cancel)
     pause = method(jobs.pause)
     interrupt = method(jobs.interrupt)
@@ -234,7 +235,7 @@ class Operations(
         return self.call(verb, name, actor=actor)
 
     def list_queues(self, jobs: Iterable[QueueCount] | None = None) -> list[QueueRow]:
-        """By `jobs`, if those were counted already (`metrics().jobs`)."""
+        """List queues and tasks; pass `jobs` (`metrics().jobs`) if they were counted already."""
         return queues.queue_rows(self._store, jobs)
 
     def close_rate(self, key: str, closing: PauseWindow) -> None:

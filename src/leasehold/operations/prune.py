@@ -1,4 +1,4 @@
-"""Prune: delete what ended long ago, batch by batch."""
+"""Prune: deletes jobs that ended long ago, batch by batch."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class PruneOperations(LocalOperator):
         *,
         actor: str | None = None,
     ) -> PruneReport:
-        """Delete what ended longer ago than this, batch by batch."""
+        """Delete jobs that ended longer ago than this, batch by batch."""
         *_, report = self.prune_batches(older_than, choice, actor=actor)
         return report
 
     def prune_batches(
         self, older_than: Keep, choice: PruneChoice, *, actor: str | None = None
     ) -> Iterator[PruneReport]:
-        """As `prune`, telling after each batch what has gone so far. The audit tells of it with the first."""
+        """As `prune`, yielding a report so far after each batch. The audit entry is written with the first batch."""
         ages = retention_by_state(older_than, "older_than", dict.fromkeys(ENDED))
         store, after = self._store, None
         requested = {"older_than": ages, **asdict(choice)}

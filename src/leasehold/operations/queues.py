@@ -1,4 +1,4 @@
-"""Whole queues, tasks and lanes: paused, resumed, and who serves them."""
+"""Verbs and reads of whole queues, tasks and lanes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ FOR_A_WHILE = {"for": "1h", "reason": "deploy"}
 
 
 def closing_detail(given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the audit keeps of a pause. It is made before the audit, so it refuses what is wrong between arguments."""
+    """Return what the audit keeps of a pause. It is made before the audit entry, so arguments that contradict each
+    other are refused unrecorded."""
     closing = PauseWindow(for_=given["for_"], until=given["until"], reason=given["reason"])
     return {"reason": closing.reason, "seconds": closing.length, "until": closing.until}
 
@@ -124,7 +125,8 @@ def list_lanes(backend: Backend) -> list[LaneHolder]:
 
 
 def queue_rows(store: JobStore, jobs: Iterable[QueueCount] | None = None) -> list[QueueRow]:
-    """Four reads, whatever the number of queues; three if `jobs` were counted already, which takes the longest."""
+    """List queues and tasks in four reads, whatever their number; in three with `jobs`, whose count is the slowest
+    read."""
     counts: dict[tuple[str, str], dict[State, int]] = {gate: {} for gate in store.list_gates()}
     for one in store.count_by_queue(COUNT_CAP) if jobs is None else jobs:
         counts.setdefault((one.queue, one.task), {})[one.state] = one.jobs

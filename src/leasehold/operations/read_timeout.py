@@ -1,4 +1,4 @@
-"""For surfaces: how long the reads of one request may take."""
+"""Limits how long the reads of one request may take; for surfaces."""
 
 from leasehold.stores.database.read_timeout import reads_within
 

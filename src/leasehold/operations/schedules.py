@@ -1,4 +1,4 @@
-"""Schedules."""
+"""Verbs and reads of schedules."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def get_schedule(backend: Backend, name: str) -> ScheduleRow:
 def set_schedule(
     backend: Backend, name: ScheduleName, schedule: Schedule, *, actor: Actor = None
 ) -> ScheduleRow:
-    """Make a schedule, or change it."""
+    """Create or change a schedule."""
     return backend.store.set_schedule(schedule)
 
 
@@ -47,7 +47,7 @@ def set_schedule(
 def pause_schedule(
     backend: Backend, name: ScheduleName, reason: Reason = None, *, actor: Actor = None
 ) -> ScheduleRow:
-    """Pause a schedule; its ticks are not made up for later."""
+    """Pause a schedule; missed ticks are not made up for later."""
     backend.store.pause_schedule(name, actor, reason)
     return get_schedule.function(backend, name)
 

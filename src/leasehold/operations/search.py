@@ -1,4 +1,4 @@
-"""Search: jobs by what stands in them, and by the beginning of their ids."""
+"""Search: finds jobs by a text in them, or by the beginning of their ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from leasehold.operations.jobs import storable_filter
 from leasehold.operations.local import LocalOperator
 
 MOST_NAMED = 5
-"""Ids that begin alike and are named."""
+"""Ids that an error names if a beginning is ambiguous."""
 
 
 class SearchOperations(LocalOperator):
@@ -32,8 +32,8 @@ class SearchOperations(LocalOperator):
         )
 
     def search_jobs(self, search: Search, limit: int = 50, cursor: str | None = None) -> SearchPage:
-        """One page, newest first. With a text it looks into at most 10,000 jobs and says how many: an empty page with a
-        `next` means "not among these". Ask for the next with `cursor=found.next`."""
+        """Return one page, newest first. With a text it examines at most 10,000 jobs and says how many: an empty page
+        with a `next` means "not among these". The next page: `cursor=found.next`."""
         checked = checked_search(replace(search, filter=storable_filter(search.filter)))
         if checked is None:
             return SearchPage([], None, 0)
@@ -41,8 +41,7 @@ class SearchOperations(LocalOperator):
         return replace(found, jobs=self._all_shown(found.jobs))
 
     def find_id(self, text: str) -> str:
-        """The id that a person means, who may give its beginning. Raises JobNotFound; InvalidInput when several begin
-        so."""
+        """Return the id that begins with this text. Raises JobNotFound, and InvalidInput if several begin so."""
         prefix = id_prefix(text)
         if prefix is None:
             raise JobNotFound(text)
@@ -57,5 +56,5 @@ class SearchOperations(LocalOperator):
         return found[0]
 
     def short_ids(self, ids: Sequence[str]) -> dict[str, str]:
-        """As much of each id as `find_id` needs to know it again."""
+        """Return, for each id, the shortest beginning that `find_id` finds."""
         return self._store.short_ids(ids)

@@ -1,5 +1,5 @@
-"""Stop: the procedure over the store's short verbs. Running jobs are flagged first, so that nothing goes back to the
-queue behind the search; then what does not run is cancelled; then the same again, until a pass finds nothing.
+"""Stops all jobs that match, in short transactions. Each pass first flags running jobs, so that none returns to the
+queue behind the search, then cancels the others. Passes repeat until one finds nothing.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
 BATCH = 500
-"""Jobs of one transaction: on SQLite nobody else writes meanwhile."""
-PASSES = 10
-"""Who goes on enqueueing into the scope all the time is not waited for: that is what `hold` is for."""
-LOOK_AT = 1000
-"""Running jobs that one look while waiting asks about."""
-SOONEST, LATEST = 0.02, 0.25
+"""Jobs of one transaction: on SQLite it blocks all other writers."""
+MOST_PASSES = 10
+"""A bound for callers that enqueue into the scope all the time; `hold` keeps new jobs out."""
+MOST_CHECKED = 1000
+"""Running jobs that one read checks during the wait."""
+FIRST_CHECK_AFTER, SLOWEST_CHECK_EVERY = 0.02, 0.25
 
 Watch = Callable[[StopReport], None]
 
 
 def ignore(report: StopReport) -> None:
-    """Who watches the wait."""
+    """The default callback: does nothing."""
 
 
 @dataclass
@@ -38,23 +38,23 @@ class Stop:
     store: JobStore
     request: StopRequest
     known: Mapping[str, str]
-    """Every task, with its own queue."""
+    """Every known task, with its queue."""
     counts: dict[str, dict[State, int]] = field(default_factory=dict)
     running: dict[str, str] = field(default_factory=dict)
-    """The tasks of flagged jobs, by their ids."""
+    """The flagged jobs: ids, with the names of their tasks."""
     left: list[str] = field(default_factory=list)
     """The ids of flagged jobs that still run."""
 
     def begin(self) -> Self:
-        """All but the wait."""
+        """Do everything but the wait."""
         if self.request.dry_run:
-            self._look()
+            self._count_only()
         else:
             self._act()
         return self
 
-    def _look(self) -> None:
-        """What it would do; nothing is changed."""
+    def _count_only(self) -> None:
+        """Count what a stop would do, and change nothing."""
         seen: set[str] = set()
         for running in (True, False):
             for jobs in self._pages(running):
@@ -66,29 +66,29 @@ class Stop:
         requested = self.request
         scope = requested.scope
         if scope.group is not None:
-            # The hold first: what comes in before it is found by the passes, what comes after is refused.
+            # The hold comes first: the passes find jobs enqueued before it; jobs after it are refused.
             self.store.stop_group(
                 scope.group, requested.hold, requested.actor, requested.reason, scope, requested.mode
             )
-        for _ in range(PASSES):
+        for _ in range(MOST_PASSES):
             if not self._pass():
                 break
         self.left = list(self.running)
         self._notify()
 
     def pauses(self, watch: Watch = ignore) -> Iterator[float]:
-        """Until those that were flagged have ended, or the time is over: how long to sleep before the next look. Who
-        goes through them sleeps in its own way, with a thread or without."""
+        """Yield how long to sleep before each check, until the flagged jobs have ended or the time is over. The caller
+        sleeps, in a thread or on its event loop."""
         if self.request.dry_run or self.request.mode == "immediate":
             return
-        poll = Poll(SOONEST, LATEST, time.monotonic, self.request.longest)
-        self._look_at_running()
+        poll = Poll(FIRST_CHECK_AFTER, SLOWEST_CHECK_EVERY, time.monotonic, self.request.longest)
+        self._check_running()
         while self.left and (pause := poll.pause()) is not None:
             watch(self.report())
             yield pause
-            self._look_at_running()
+            self._check_running()
         self.left = [job for batch in _batches(self.left) for job in self.store.still_running(batch)]
-        # One that was to be paused is at rest now, and still in the scope.
+        # A flagged job that has been paused is still in the scope: stop it again.
         ended = self.running.keys() - set(self.left)
         for batch in _batches(sorted(ended)):
             self._count(self._stop(batch))
@@ -116,15 +116,15 @@ class Stop:
         )
 
     def _unaffected(self) -> list[str]:
-        """The tasks that the stop does not affect: those outside the scope, if it names tasks; none for a stop of a
-        group or of everything; else those of other queues of which the stop met no job."""
+        """Return the tasks that the stop does not affect: those that the scope leaves out, if it names tasks; none for
+        a whole group or everything; else tasks that belong to another queue and had no matching job."""
         scope, known = self.request.scope, self.known
         if scope.tasks is not None:
             return sorted(known.keys() - set(scope.tasks))
         if scope.everything or scope.whole_group:
             return []
-        met = {*self.counts, *self.running.values()}
-        return sorted(task for task, queue in known.items() if task not in met and queue != scope.queue)
+        seen = {*self.counts, *self.running.values()}
+        return sorted(task for task, queue in known.items() if task not in seen and queue != scope.queue)
 
     def _pass(self) -> bool:
         """Whether it found anything. A run that ended before its turn was found too: its follow-ups are not yet."""
@@ -138,7 +138,7 @@ class Stop:
         return found
 
     def _stop(self, ids: Sequence[str]) -> Sequence[StoppedJob]:
-        """Those that run are told at once, not when the last of the others is done."""
+        """Stop these jobs. Notify holders at once, not after the last batch."""
         requested = self.request
         stopped = self.store.stop_jobs(
             ids, requested.scope, requested.mode, requested.actor, requested.reason
@@ -164,14 +164,14 @@ class Stop:
                 states = self.counts.setdefault(job.task, {})
                 states[job.state] = states.get(job.state, 0) + 1
 
-    def _look_at_running(self) -> None:
-        """One bounded read: of very many, the first are asked about until they have ended."""
-        first, rest = self.left[:LOOK_AT], self.left[LOOK_AT:]
+    def _check_running(self) -> None:
+        """Check which jobs still run, in one bounded read: of very many, only the first."""
+        first, rest = self.left[:MOST_CHECKED], self.left[MOST_CHECKED:]
         if first:
             self.left = [*self.store.still_running(first), *rest]
 
     def _notify(self) -> None:
-        """Whoever watches a group hears of it; workers look for lanes that were freed."""
+        """Notify watchers of groups, and workers, because lanes may be free."""
         self.store.notify_watchers()
         self.store.notify_workers()
 

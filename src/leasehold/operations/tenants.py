@@ -1,4 +1,4 @@
-"""Tenants as a whole. What is in one is asked of its own store."""
+"""Verbs and reads of whole tenants. The jobs of a tenant are in its own store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def create_tenant(backend: Backend, name: TenantName, *, actor: Actor = None) ->
 
 @verb("tenant.upgrade", scope="admin", guard="all queues")
 def upgrade_tenant(backend: Backend, name: TenantName, *, actor: Actor = None) -> list[int]:
-    """Bring the schema of a tenant up to date; the versions that were applied. The tenant's own audit keeps it."""
+    """Bring the schema of a tenant up to date; return the versions that were applied. The tenant's own audit records
+    it."""
     return backend.store.upgrade_tenant(name)
 
 
@@ -27,5 +28,5 @@ def drop_tenant(backend: Backend, name: TenantName, *, actor: Actor = None) -> N
 
 @read("tenants.list", guard="all queues")
 def list_tenants(backend: Backend) -> list[TenantRow]:
-    """List tenants, and when each last had something to do."""
+    """List tenants, and when each last had work."""
     return backend.store.list_tenants()

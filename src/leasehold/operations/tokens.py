@@ -1,4 +1,4 @@
-"""Tokens."""
+"""Verbs and reads of tokens."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from leasehold.operations.arguments import Actor, Name
 from leasehold.operations.verb import Backend, Check, read, verb
 
 Listed = Annotated[Iterable[str], Check(lambda value, _: value if isinstance(value, str) else tuple(value))]
-"""Looked through more than once."""
+"""Several names, as a tuple, because they are read more than once."""
 
 
 def _detail(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Made before the audit, so it refuses what is wrong with the arguments."""
+    """Return what the audit keeps. It is made before the audit entry, so wrong arguments are refused unrecorded."""
     wanted = (given[name] for name in ("name", "scopes", "tenants", "queues", "expires_in"))
     new = checked_token(PREFIX, *wanted)
     return {"scopes": new.scopes, "tenants": new.tenants, "queues": new.queues, "seconds": new.seconds}
@@ -43,7 +43,7 @@ def create_token(
     expires_in: Duration | None = None,
     actor: Actor = None,
 ) -> tuple[Token, str]:
-    """Make a token: what it may do, and its text, which cannot be read again."""
+    """Create a token. Returns its permissions and its text, which cannot be read again."""
     text = make_token(os.urandom(RANDOM_BYTES))
     token = backend.store.add_token(checked_token(text, name, scopes, tenants, queues, expires_in))
     if token is None:
@@ -53,7 +53,7 @@ def create_token(
 
 @read("token.find", guard="all queues")
 def find_token(backend: Backend, text: str) -> Token | None:
-    """What it may do. None: it is none of ours, was revoked, or its time is over."""
+    """Find the token with this text. None: it does not exist, was revoked, or has expired."""
     if not text.startswith(PREFIX) or len(text) > LONGEST_TOKEN:
         return None
     return backend.store.find_token(token_hash(text))
@@ -61,7 +61,7 @@ def find_token(backend: Backend, text: str) -> Token | None:
 
 @read("tokens.list", guard="all queues")
 def list_tokens(backend: Backend) -> list[TokenRow]:
-    """Every token, without its text."""
+    """List tokens, without their texts."""
     return backend.store.list_tokens()
 
 

@@ -1,4 +1,5 @@
-"""A verb is one function: its name in the audit, its scope, its HTTP line, its checks and its help, said once."""
+"""The table of verbs. A verb is one function with its audit name, scope, HTTP line, checks and help; surfaces derive
+the rest."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Guard = Literal["job", "queue", "all queues", "rows"]
-"""What a token for some queues may do. The verb's target is a job, or a queue, of these; the verb is about all queues,
-so such a token is refused; or the rows of other queues are left out of the answer."""
+"""What a token for some queues may do. "job" and "queue": the verb's target must be in these queues. "all queues": such
+a token is refused. "rows": the answer leaves out rows of other queues."""
 
 Notify = Callable[["JobStore", Any], None]
 Rules = Callable[["Backend", Mapping[str, Any]], object]
@@ -45,14 +46,14 @@ Detail = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 class KnownTask(Protocol):
-    """A task whose code this process has."""
+    """A task that this process has the code of."""
 
     def encode_arguments(self, arguments: Mapping[str, Any], /) -> str: ...
 
 
 @dataclass(frozen=True)
 class Backend:
-    """What a verb may use: the store, and the tasks that this process knows (none, in a bare command)."""
+    """What a verb may use: the store, and the tasks that this process knows (a command without an app knows none)."""
 
     store: JobStore
     find_task: Callable[[str], KnownTask | None] = lambda name: None
@@ -71,12 +72,12 @@ class Hidden:
 
 
 class Internal:
-    """In `Annotated`: no caller sends the argument, a surface knows it or the verb makes it."""
+    """In `Annotated`: callers do not send the argument; the surface fills it in, or the verb makes it."""
 
 
 @dataclass(frozen=True)
 class Param:
-    """A parameter of a verb, as surfaces need it."""
+    """A parameter of a verb, for surfaces."""
 
     name: str
     annotation: Any
@@ -85,7 +86,7 @@ class Param:
 
     @property
     def public(self) -> str:
-        """`for_` is `for` wherever Python's keywords do not matter."""
+        """The name outside of Python: `for_` is `for`."""
         return self.name.rstrip("_")
 
     @property
@@ -106,7 +107,7 @@ class Param:
 
     @property
     def info(self) -> FieldInfo | None:
-        """Limits and help; of a type that may be None, those of the type itself."""
+        """The parameter's limits and help; for `T | None`, those of `T`."""
         plain = get_args(self.annotation)[0] if self.marks else self.annotation
         inner = [mark for one in get_args(plain) if get_origin(one) is Annotated for mark in one.__metadata__]
         return next((mark for mark in (*self.marks, *inner) if isinstance(mark, FieldInfo)), None)
@@ -114,15 +115,15 @@ class Param:
 
 @dataclass(frozen=True, eq=False)
 class Verb(Generic[P, R]):
-    """What an operator may do or read. Surfaces derive routes, commands and their texts from it."""
+    """A verb or read of an operator. Surfaces derive routes, commands and texts from it."""
 
     function: Callable[Concatenate[Backend, P], R]
     name: str
-    """In the audit: `job.cancel`."""
+    """The name in the audit: `job.cancel`."""
     scope: TokenScope
     guard: Guard
     http: str = ""
-    """Method and path; empty: it cannot be called over HTTP."""
+    """Method and path; empty: HTTP does not have it."""
     write: bool = True
     status: int = 200
     after: Notify | None = None
@@ -131,7 +132,7 @@ class Verb(Generic[P, R]):
     bulk: tuple[State, ...] = ()
     destructive: bool = False
     title: str = ""
-    """The name of its route: `cancel_job`."""
+    """The name of the route: `cancel_job`."""
     examples: Mapping[str, Any] | None = None
 
     @property
@@ -148,7 +149,7 @@ class Verb(Generic[P, R]):
 
     @property
     def noun(self) -> str:
-        """The file that the verb stands in."""
+        """The noun: the name of the verb's module."""
         return self.function.__module__.rpartition(".")[2]
 
     @cached_property
@@ -157,7 +158,7 @@ class Verb(Generic[P, R]):
 
     @cached_property
     def signature(self) -> inspect.Signature:
-        """Without the backend."""
+        """The signature without the backend."""
         whole = inspect.signature(self.function)
         return whole.replace(parameters=list(whole.parameters.values())[1:])
 
@@ -173,20 +174,21 @@ class Verb(Generic[P, R]):
 
     @cached_property
     def target(self) -> Param | None:
-        """What the verb is about: its first parameter, if the verb changes something or the path names one."""
+        """The parameter that names what the verb acts on: the first one, if the verb changes something or its path has
+        a name."""
         first = next((one for one in self.params if not one.internal), None)
         return first if self.write or "{" in self.path else None
 
     @cached_property
     def body(self) -> tuple[Param, ...]:
-        """What a caller sends besides the target."""
+        """The other parameters that a caller sends."""
         return tuple(one for one in self.params if one is not self.target and not one.internal)
 
     def path_for(self, target: str) -> str:
         return re.sub(r"\{[^}]*\}", lambda _: target, self.path)
 
     def checked(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Arguments by name, each checked by itself."""
+        """Return the arguments by name, each checked by itself."""
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
         given = bound.arguments
@@ -196,17 +198,17 @@ class Verb(Generic[P, R]):
         return given
 
     def check(self, name: str, value: object) -> None:
-        """One argument by itself."""
+        """Check one argument by itself."""
         found = next(one for one in self.params if one.name == name)
         if found.check is not None:
             found.check.run(value, found.public)
 
     def run(self, backend: Backend, given: Mapping[str, Any]) -> R:
-        """With what `checked` returned."""
+        """Call the function with the arguments that `checked` returned."""
         return cast(Callable[..., R], self.function)(backend, **given)
 
     def detail(self, given: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What the audit keeps of the arguments."""
+        """Return what the audit keeps of the arguments."""
         if self.audit is not None:
             return self.audit(given)
         kept = {one.name: given[one.name] for one in self.body if not one.hidden}
@@ -215,9 +217,9 @@ class Verb(Generic[P, R]):
 
 
 INTERNAL = ("actor", "new_id")
-"""Names of arguments that are marked so: the marks are read later than the table is made."""
+"""Names of arguments marked `Internal`: the table is made before annotations can be read."""
 VERBS: list[Verb[..., Any]] = []
-"""Every verb and read, in the order of the files."""
+"""Every verb and read, in the order in which their modules are imported."""
 
 
 def verb(
@@ -235,9 +237,9 @@ def verb(
     title: str = "",
     examples: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[Concatenate[Backend, P], R]], Verb[P, R]]:
-    """Put a function that changes something into the table. `rules` are checks of several arguments together: they run
-    before the audit, which records what the store refuses and no typing errors. `audit` says what the audit keeps of
-    the arguments (all, unless given), `after` who is notified, `bulk` which states a bulk call without states means."""
+    """Put a function that changes something into the table. `rules` check several arguments together, before the audit:
+    the audit records what the store refuses, not typing errors. `audit` returns what the audit keeps of the arguments
+    (by default all), `after` notifies, `bulk` names the states that a bulk call without states takes."""
 
     def add(function: Callable[Concatenate[Backend, P], R]) -> Verb[P, R]:
         return _add(
@@ -284,6 +286,6 @@ def _add(made: Verb[P, R]) -> Verb[P, R]:
 
 
 def _title(name: str) -> str:
-    """`job.cancel` is `cancel_job`."""
+    """Turn `job.cancel` into `cancel_job`."""
     noun, _, what = name.partition(".")
     return f"{what}_{noun}"

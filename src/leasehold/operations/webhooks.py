@@ -1,4 +1,4 @@
-"""Hooks and webhooks."""
+"""Verbs and reads of hooks and webhooks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from leasehold.operations.verb import Backend, read, verb
 
 @read("hooks.list", guard="all queues")
 def list_listeners(backend: Backend) -> list[ListenerRow]:
-    """List hooks: their events, what waits, what was given up."""
+    """List hooks: their events, and how many notifications wait or were given up."""
     return backend.store.list_listeners()
 
 
@@ -32,19 +32,19 @@ def remove_listener(backend: Backend, name: Name, *, actor: Actor = None) -> Non
 
 @read("webhooks.list", guard="all queues")
 def list_webhooks(backend: Backend) -> list[Webhook]:
-    """Every webhook."""
+    """List webhooks."""
     return backend.store.list_webhooks()
 
 
 def _made(given: Mapping[str, Any]) -> tuple[Webhook, list[Listener]]:
-    """Without a secret one is made."""
+    """Make the webhook and its listeners, with a new secret if none is given."""
     secret = given["secret"] or new_secret(secrets.token_bytes(32))
     webhook = checked_webhook(given["name"], given["url"], secret, allow_private=given["allow_private"])
     return webhook, listeners_for(webhook, given["events"], given["tasks"])
 
 
 def _detail(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The path and the query of an address may be a secret."""
+    """Return what the audit keeps: of the URL only the host, because path and query may be secret."""
     return {
         "host": urlsplit(given["url"]).hostname,
         "events": list(given["events"]),
@@ -72,7 +72,7 @@ def set_webhook(
     allow_private: bool = False,
     actor: Actor = None,
 ) -> Webhook:
-    """Make a webhook, or change it. Without a secret one is made: the answer is the only place that shows it."""
+    """Create or change a webhook. Without a secret a new one is made: only this answer shows it."""
     given = {
         "name": name,
         "url": url,
@@ -95,7 +95,7 @@ def remove_webhook(backend: Backend, name: Name, *, actor: Actor = None) -> None
 
 @verb("webhook.test", scope="admin", guard="all queues", audit=lambda given: {"job": given["new_id"]})
 def try_webhook(backend: Backend, name: Name, *, new_id: NewId = "", actor: Actor = None) -> Job:
-    """Let a worker post an event called `test`. The job of its delivery has the outcome."""
+    """Let a worker post an event called `test`. The returned job delivers it and has the outcome."""
     store = backend.store
     if store.find_webhook(name) is None:
         raise _no_webhook(name)

@@ -1,4 +1,4 @@
-"""Workers, the leases that they hold and the executions that they watch."""
+"""Reads of workers, their leases and the executions that they watch."""
 
 from __future__ import annotations
 
@@ -24,5 +24,5 @@ def list_leases(
 
 @read("executions.list", guard="rows", http="GET /v1/executions")
 def list_executions(backend: Backend, limit: Limit = 500) -> list[ExecutionRow]:
-    """List running commands and containers, and who watches them. An orphan is one without a worker."""
+    """List running commands and containers, and the worker that watches each. An orphan has no worker."""
     return backend.store.list_executions(limit)

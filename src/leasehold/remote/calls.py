@@ -1,4 +1,4 @@
-"""Calls of tasks by their names, as requests."""
+"""Enqueues over HTTP: calls of tasks by name, as requests."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from leasehold.domain.checks.instants import checked_instant
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.frozen import frozen
 from leasehold.errors import InvalidInput, LeaseholdError, PartlyStored
-from leasehold.remote.exchange import Answer, Ask, Talk
+from leasehold.remote.exchange import Exchange, Request, Response
 
-MOST_AT_ONCE = 1000
+MOST_IN_REQUEST = 1000
 """Jobs of one request."""
 LONGEST_KEY = 180
-"""Characters; the number of a piece comes behind it."""
+"""Characters; `enqueue_many` appends the number of the piece."""
 
 
 class CallOptions(TypedDict, total=False):
-    """What a call may say besides its arguments. Everything else is as the task says."""
+    """Settings of one call; the task decides everything else."""
 
     delay: Duration
     at: datetime | None
@@ -36,7 +36,7 @@ class CallOptions(TypedDict, total=False):
 
 
 class NewJob(CallOptions, total=False):
-    """One call of many."""
+    """One call of `enqueue_many`."""
 
     task: Required[str]
     args: Mapping[str, Any]
@@ -44,29 +44,31 @@ class NewJob(CallOptions, total=False):
 
 @frozen
 class Stored:
-    """A job that was stored, or the one that was there already."""
+    """A job that was created, or an existing one with the same unique key or idempotency key."""
 
     id: str
     created: bool
 
     @classmethod
-    def of(cls, answer: Answer) -> Stored:
-        return cls(answer.of("id"), answer.of("created"))
+    def of(cls, response: Response) -> Stored:
+        return cls(response.of("id"), response.of("created"))
 
 
-def enqueue(task: str, args: Mapping[str, Any] | None, key: str | None, options: CallOptions) -> Talk[Stored]:
-    """Stored once, however often it has to be sent: the key tells the server that it is the same request."""
+def enqueue(
+    task: str, args: Mapping[str, Any] | None, key: str | None, options: CallOptions
+) -> Exchange[Stored]:
+    """Enqueue one job. The key makes the request safe to repeat: the server recognises it and stores one job."""
     body = _body({**options, "task": task, "args": args or {}})
     return Stored.of((yield _once("/v1/jobs", body, _checked_key(key))))
 
 
-def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Talk[list[Stored]]:
+def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Exchange[list[Stored]]:
     key, made = _checked_key(key), list[Stored]()
     for number, jobs in enumerate(_pieces(calls)):
-        ask = _once("/v1/jobs/batch", {"jobs": [_body(job) for job in jobs]}, f"{key}/{number}")
+        request = _once("/v1/jobs/batch", {"jobs": [_body(job) for job in jobs]}, f"{key}/{number}")
         try:
-            answer = yield ask
-            made += [Stored.of(Answer(answer.status, one)) for one in answer.of("jobs")]
+            response = yield request
+            made += [Stored.of(Response(response.status, one)) for one in response.of("jobs")]
         except LeaseholdError as error:
             if not made:
                 raise
@@ -76,7 +78,8 @@ def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Talk[list[Stored]]
 
 
 def plain_args(args: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """As JSON: also models, times and what else pydantic knows how to write. Raises NotSerializable."""
+    """Arguments as plain JSON values; pydantic converts models, times and other types it knows. Raises
+    NotSerializable."""
     try:
         plain: dict[str, Any] = to_jsonable_python(dict(args))
     except ValueError:
@@ -85,15 +88,15 @@ def plain_args(args: Mapping[str, Any], task: str) -> dict[str, Any]:
     return plain
 
 
-def _once(path: str, body: Mapping[str, Any], key: str) -> Ask:
-    return Ask("POST", path, body=body, headers={"Idempotency-Key": key}, repeat=True)
+def _once(path: str, body: Mapping[str, Any], key: str) -> Request:
+    return Request("POST", path, body=body, headers={"Idempotency-Key": key}, repeat=True)
 
 
 def _body(job: NewJob) -> dict[str, Any]:
     body: dict[str, Any] = dict(job)
     if unknown := body.keys() - NewJob.__annotations__.keys() - CallOptions.__annotations__.keys():
         known = ", ".join(CallOptions.__annotations__)
-        raise InvalidInput(min(unknown), "cannot be said over HTTP", f"a call takes {known}")
+        raise InvalidInput(min(unknown), "cannot be set over HTTP", f"a call takes {known}")
     body["args"] = plain_args(job.get("args") or {}, job["task"])
     if body.get("delay") is not None:
         body["delay"] = seconds(body["delay"], "delay")
@@ -115,6 +118,6 @@ def _checked_key(key: str | None) -> str:
 
 
 def _pieces(calls: Iterable[NewJob]) -> Iterator[Sequence[NewJob]]:
-    coming = iter(calls)
-    while piece := list(islice(coming, MOST_AT_ONCE)):
+    rest = iter(calls)
+    while piece := list(islice(rest, MOST_IN_REQUEST)):
         yield piece

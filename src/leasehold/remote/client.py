@@ -1,4 +1,4 @@
-"""`Remote`: the jobs behind a server, as `Leasehold` has those in a database."""
+"""`Remote`: the jobs behind a server, with the verbs of `Leasehold`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from leasehold.domain.checks.names import checked_tenant
 from leasehold.remote import calls
 from leasehold.remote.calls import CallOptions, NewJob, Stored
 from leasehold.remote.operator import RemoteOperator
-from leasehold.remote.transport import Connections, Line
+from leasehold.remote.transport import Connections, Transport
 
 
 class RemoteView(View):
     """What `Remote` and `api.tenant(name)` have in common: the verbs of `Leasehold`, and calls of tasks by name."""
 
-    def __init__(self, line: Line) -> None:
-        operator = RemoteOperator(line)
+    def __init__(self, transport: Transport) -> None:
+        operator = RemoteOperator(transport)
         super().__init__(operator, lambda name: None, operator.task_cards, operator.run_schedule)
-        self._line = line
+        self._transport = transport
 
     def enqueue(
         self,
@@ -31,10 +31,10 @@ class RemoteView(View):
         idempotency_key: str | None = None,
         **settings: Unpack[CallOptions],
     ) -> Job[Any]:
-        """Enqueue a task by its name: `api.enqueue("add", {"a": 1}, delay="10m", group="g")`. If the connection is lost
-        it is sent once more, and makes one job. With an `idempotency_key` of your own you can do the same: within a day
-        it makes one job, whoever repeats the call."""
-        return self._made(self._line.run(calls.enqueue(name, args, idempotency_key, settings)))
+        """Enqueue a task by its name: `api.enqueue("add", {"a": 1}, delay="10m", group="g")`. If the connection is
+        lost, the request is sent once more, and still makes one job. With your own `idempotency_key` you can repeat the
+        call yourself: all calls with one key make one job within a day."""
+        return self._made(self._transport.run(calls.enqueue(name, args, idempotency_key, settings)))
 
     async def aenqueue(
         self,
@@ -44,18 +44,19 @@ class RemoteView(View):
         idempotency_key: str | None = None,
         **settings: Unpack[CallOptions],
     ) -> Job[Any]:
-        return self._made(await self._line.arun(calls.enqueue(name, args, idempotency_key, settings)))
+        return self._made(await self._transport.arun(calls.enqueue(name, args, idempotency_key, settings)))
 
     def enqueue_many(self, jobs: Iterable[NewJob], *, idempotency_key: str | None = None) -> list[Job[Any]]:
-        """Enqueue many, of any tasks: `api.enqueue_many([{"task": "add", "args": {"a": 1}, "group": "g"}])`. Up to
-        1,000 are stored all or none; more go in pieces of 1,000, and PartlyStored tells how far it went."""
-        made = self._line.run(calls.enqueue_many(jobs, idempotency_key))
+        """Enqueue many jobs, of any tasks: `api.enqueue_many([{"task": "add", "args": {"a": 1}, "group": "g"}])`. Up to
+        1,000 jobs are stored all or none; more are sent in pieces of 1,000. If a later piece fails, PartlyStored has
+        the ids of the jobs that were stored."""
+        made = self._transport.run(calls.enqueue_many(jobs, idempotency_key))
         return [self._made(one) for one in made]
 
     async def aenqueue_many(
         self, jobs: Iterable[NewJob], *, idempotency_key: str | None = None
     ) -> list[Job[Any]]:
-        made = await self._line.arun(calls.enqueue_many(jobs, idempotency_key))
+        made = await self._transport.arun(calls.enqueue_many(jobs, idempotency_key))
         return [self._made(one) for one in made]
 
     def _made(self, made: Stored) -> Job[Any]:
@@ -68,37 +69,37 @@ class Tenant(RemoteView):
     @property
     def name(self) -> str:
         """The tenant's name."""
-        return self._line.tenant or ""
+        return self._transport.tenant or ""
 
     def __repr__(self) -> str:
         return f"<Tenant {self.name}>"
 
 
 class Remote(RemoteView):
-    """A server of the HTTP API. Its verbs are those of `Leasehold`, with an async twin each, and raise the same errors;
-    besides them RemoteUnreachable and RemoteError. May be used from many threads. `tenant` names whose jobs it is
-    about, for a token of many. `timeout` is how long the server may take to answer; verbs that wait for something
-    wait that much longer. In async code, `async with Remote(…) as api:` keeps the connections open between calls."""
+    """A server of the HTTP API. Its verbs are those of `Leasehold`, each with an async twin, and raise the same errors,
+    and also RemoteUnreachable and RemoteError. Threads may share it. `tenant` chooses the tenant, for a token that is
+    valid for several. `timeout` is how long the server may take to answer; verbs that wait add it to their own time. In
+    async code, `async with Remote(…) as api:` keeps the connections open between calls."""
 
     def __init__(
         self, url: str, *, token: str | None = None, tenant: str | None = None, timeout: Duration = 30
     ) -> None:
         named = None if tenant is None else checked_tenant(tenant)
-        super().__init__(Line(Connections(url, token, timeout), named))
+        super().__init__(Transport(Connections(url, token, timeout), named))
 
     def __repr__(self) -> str:
-        return f"<Remote {self._line.connections.url}>"
+        return f"<Remote {self._transport.connections.url}>"
 
     def tenant(self, name: str) -> Tenant:
         """The jobs of one tenant, over the same connections."""
-        return Tenant(Line(self._line.connections, checked_tenant(name)))
+        return Tenant(Transport(self._transport.connections, checked_tenant(name)))
 
     def close(self) -> None:
-        """Close the connections. It opens new ones if it is used again."""
-        self._line.connections.close()
+        """Close the connections. The next call opens new ones."""
+        self._transport.connections.close()
 
     async def aclose(self) -> None:
-        await self._line.connections.aclose()
+        await self._transport.connections.aclose()
 
     def __enter__(self) -> Remote:
         return self
@@ -107,7 +108,7 @@ class Remote(RemoteView):
         self.close()
 
     async def __aenter__(self) -> Remote:
-        await self._line.connections.keep()
+        await self._transport.connections.keep()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -1,5 +1,5 @@
-"""What is said to a server: a request, its answer, and a talk of several of them. No I/O: `line.py` carries it, with
-threads or without, so that every verb is written once."""
+"""A request, its answer, and an exchange of several of them. No I/O: `transport.py` sends them, from threads or
+asyncio, so that every verb is written once."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from leasehold.remote.problems import error_of
 T = TypeVar("T")
 
 LONGEST_WAIT = 60.0
-"""Seconds that one request may wait for something to happen: the server takes no more."""
+"""Seconds that one request may wait for a change: the server's limit."""
 
 
 @frozen
-class Ask:
+class Request:
     method: Literal["GET", "POST", "PUT"]
     path: str
     params: Mapping[str, Any] = field(default_factory=dict)
-    """Those that are None are not sent."""
+    """Parameters that are None are not sent."""
     body: Mapping[str, Any] | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     wait: float = 0.0
-    """Seconds that the server may take longer than usual."""
+    """Seconds that the server may take beyond the usual time-out."""
     repeat: bool = False
-    """It does no harm twice: if the connection is lost, it is sent once more."""
+    """Whether the request may be sent twice: after a lost connection it is."""
 
     @property
     def query(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class Ask:
 
 
 @frozen
-class Answer:
+class Response:
     status: int
     data: Any
 
@@ -52,53 +52,53 @@ class Answer:
         try:
             return values.validate_python(self.data)
         except ValidationError as error:
-            raise strange(self.status, str(error)) from error
+            raise unexpected(self.status, str(error)) from error
 
     def of(self, name: str) -> Any:
-        """One field of an object."""
+        """Return one field of the JSON object."""
         if not isinstance(self.data, dict) or name not in self.data:
-            raise strange(self.status, f"{name} is not in it")
+            raise unexpected(self.status, f"{name} is not in it")
         return self.data[name]
 
 
-Talk = Generator[Ask, Answer, T]
-"""Gives back what came out of it."""
+Exchange = Generator[Request, Response, T]
+"""Yields requests, gets their answers, and returns the result."""
 
 
-def get(path: str, wait: float = 0.0, **params: Any) -> Ask:
-    return Ask("GET", path, params if not wait else {**params, "wait": wait}, wait=wait, repeat=True)
+def get(path: str, wait: float = 0.0, **params: Any) -> Request:
+    return Request("GET", path, params if not wait else {**params, "wait": wait}, wait=wait, repeat=True)
 
 
-def post(path: str, body: Mapping[str, Any] | None = None, wait: float = 0.0) -> Ask:
-    return Ask("POST", path, body=body, wait=wait)
+def post(path: str, body: Mapping[str, Any] | None = None, wait: float = 0.0) -> Request:
+    return Request("POST", path, body=body, wait=wait)
 
 
-def once(ask: Ask, read: Callable[[Answer], T]) -> Talk[T]:
-    """A talk of one request."""
-    return read((yield ask))
+def once(request: Request, read: Callable[[Response], T]) -> Exchange[T]:
+    """An exchange of one request."""
+    return read((yield request))
 
 
 def part(name: str) -> str:
-    """A name as a part of a path, whatever is in it."""
+    """Quote a name as one part of a path."""
     return quote(name, safe="").replace(".", "%2E")
 
 
-def answer_to(status: int, content: bytes) -> Answer:
-    """Raises the error that the server tells of."""
+def parse_response(status: int, content: bytes) -> Response:
+    """Parse a response. Raises the error that the server reported."""
     try:
         data = json.loads(content) if content else None
     except (ValueError, RecursionError):
         data = None
         if status < 400:
-            raise strange(status, "it is no JSON") from None
+            raise unexpected(status, "it is no JSON") from None
     if status >= 400:
         raise error_of(status, data)
     if status >= 300 and status != 304:
-        raise strange(status, "it sends us elsewhere")
-    return Answer(status, data)
+        raise unexpected(status, "it is a redirect")
+    return Response(status, data)
 
 
-def strange(status: int, problem: str) -> RemoteError:
+def unexpected(status: int, problem: str) -> RemoteError:
     return RemoteError(
         status, "unexpected-answer", f"the answer is not one of Leasehold's: {problem}; check the URL"
     )

@@ -1,4 +1,5 @@
-"""The operator on a server: each verb by its HTTP line in the table, and what waits or takes long."""
+"""The operator on a server: calls each verb by its HTTP line in the table; waits and bulk calls take several
+requests."""
 
 from __future__ import annotations
 
@@ -29,54 +30,64 @@ from leasehold.operations.arguments import checked_job_id
 from leasehold.operations.json_records import from_json
 from leasehold.operations.verb import Param, Verb
 from leasehold.remote.calls import Stored
-from leasehold.remote.exchange import LONGEST_WAIT, Answer, Ask, Talk, get, once, part, post, strange
+from leasehold.remote.exchange import (
+    LONGEST_WAIT,
+    Exchange,
+    Request,
+    Response,
+    get,
+    once,
+    part,
+    post,
+    unexpected,
+)
 from leasehold.remote.stream import Following
-from leasehold.remote.transport import Line
+from leasehold.remote.transport import Transport
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST_IN_BULK = 1000
-"""Jobs that one request of a bulk verb is about: a server, or a proxy, has no patience for more."""
+"""Jobs of one bulk request: with more, a server or proxy could time out."""
 
 
 class RemoteOperator:
-    """Calls verbs on one server, about the jobs of one tenant."""
+    """Calls verbs on one server, for the jobs of one tenant."""
 
-    def __init__(self, line: Line) -> None:
-        self.line = line
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
 
     def call(self, verb: Verb[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        ask = request_of(verb, verb.checked(*args, **kwargs))
-        found: R = self.line.run(once(ask, lambda answer: read(verb.returns, answer)))
+        request = request_of(verb, verb.checked(*args, **kwargs))
+        found: R = self.transport.run(once(request, lambda response: read(verb.returns, response)))
         return found
 
     # -- one job ---------------------------------------------------------------------------------------------------
     def updates(self, job_id: str, since: int, timeout: float | None) -> Iterator[Update]:
-        return self.line.follow(self._following(job_id, since, timeout))
+        return self.transport.follow(self._following(job_id, since, timeout))
 
     def aupdates(self, job_id: str, since: int, timeout: float | None) -> AsyncIterator[Update]:
-        return self.line.afollow(self._following(job_id, since, timeout))
+        return self.transport.afollow(self._following(job_id, since, timeout))
 
     def _following(self, job_id: str, since: int, timeout: float | None) -> Following:
-        return Following(checked_job_id(job_id), since, timeout, self.line.connections.timeout)
+        return Following(checked_job_id(job_id), since, timeout, self.transport.connections.timeout)
 
     def ended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]:
-        return self.line.run(_ending(job_id, timeout))
+        return self.transport.run(_ending(job_id, timeout))
 
     async def aended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]:
-        return await self.line.arun(_ending(job_id, timeout))
+        return await self.transport.arun(_ending(job_id, timeout))
 
     # -- many jobs -------------------------------------------------------------------------------------------------
     def bulk(self, request: BulkRequest) -> BulkReport:
         _refuse_actor(request.actor)
-        return self.line.run(_in_pieces(request))
+        return self.transport.run(_in_pieces(request))
 
     def stop(self, request: StopRequest) -> StopReport:
-        return self.line.run(_stopping(request))
+        return self.transport.run(_stopping(request))
 
     async def astop(self, request: StopRequest) -> StopReport:
-        return await self.line.arun(_stopping(request))
+        return await self.transport.arun(_stopping(request))
 
     def group_status(
         self,
@@ -88,7 +99,7 @@ class RemoteOperator:
         partial: bool = False,
         noted: int | None = None,
     ) -> GroupStatus:
-        return self._readable(self.line.run(_status(name, wait, since, tasks, partial, noted)))
+        return self._readable(self.transport.run(_status(name, wait, since, tasks, partial, noted)))
 
     async def agroup_status(
         self,
@@ -100,10 +111,10 @@ class RemoteOperator:
         partial: bool = False,
         noted: int | None = None,
     ) -> GroupStatus:
-        return self._readable(await self.line.arun(_status(name, wait, since, tasks, partial, noted)))
+        return self._readable(await self.transport.arun(_status(name, wait, since, tasks, partial, noted)))
 
     def _readable(self, status: GroupStatus) -> GroupStatus:
-        """Results that are files are read when somebody looks at them."""
+        """Let results that are files be read at their first use."""
 
         def reader(job_id: str) -> Callable[[], Any]:
             return lambda: json.loads(self.ended(job_id, 0)[1] or "null")
@@ -116,16 +127,16 @@ class RemoteOperator:
 
     # -- tasks and schedules -----------------------------------------------------------------------------------------
     def task_cards(self) -> list[TaskCard]:
-        return self.line.run(once(get("/v1/tasks"), lambda answer: read(list[TaskCard], answer)))
+        return self.transport.run(once(get("/v1/tasks"), lambda response: read(list[TaskCard], response)))
 
     def run_schedule(self, name: str, actor: str | None) -> Stored:
         _refuse_actor(actor)
-        return self.line.run(once(post(f"/v1/schedules/{part(name)}/run"), Stored.of))
+        return self.transport.run(once(post(f"/v1/schedules/{part(name)}/run"), Stored.of))
 
 
 # -- a verb as a request -----------------------------------------------------------------------------------------------
-def request_of(verb: Verb[..., Any], given: Mapping[str, Any]) -> Ask:
-    """The target and other names in the path, the rest in the query or the body."""
+def request_of(verb: Verb[..., Any], given: Mapping[str, Any]) -> Request:
+    """Make the request of a verb: names go into the path, other arguments into the query or the body."""
     if not verb.http:
         raise InvalidInput(verb.name, "cannot be called over HTTP", "call it where the database is")
     sent = {one.name: one for one in verb.params if not one.internal}
@@ -139,27 +150,27 @@ def request_of(verb: Verb[..., Any], given: Mapping[str, Any]) -> Ask:
     body = {one.public: _plain(one, given[one.name]) for one in sent.values()}
     kept = {name: value for name, value in body.items() if value is not None or name == "value"}
     if verb.method == "PUT":
-        return Ask("PUT", path, body=kept, repeat=True)
+        return Request("PUT", path, body=kept, repeat=True)
     return post(path, kept or None)
 
 
 def _part(name: str, in_path: list[str], given: Mapping[str, Any], sent: Mapping[str, Param]) -> str:
-    """The first name in a path is the target's, whatever the verb calls it."""
+    """Fill in one name of the path. The first one is the target, though the verb's parameter may have another name."""
     if name in sent and name not in in_path and in_path:
         in_path.append(name)
     return part(given[in_path[-1]])
 
 
 def _criterion(one: Param, value: Any) -> Any:
-    """The server takes an empty text for none: it would tell of everything, or the first page again."""
+    """Refuse an empty text: the server takes it for no filter, and would list everything, or the first page again."""
     if value == "":
         raise InvalidInput(one.public, "is empty", "give a text, or leave it out")
     return to_jsonable_python(value)
 
 
 def _plain(one: Param, value: Any) -> Any:
-    """As JSON: also models, times and what else pydantic knows how to write. Raises NotSerializable."""
-    with contextlib.suppress(ValueError):  # what is wrong with it, the next line says
+    """Return a plain JSON value; pydantic converts models, times and other types it knows. Raises NotSerializable."""
+    with contextlib.suppress(ValueError):  # `encode` reports the problem
         value = to_jsonable_python(value)
     encode(value, one.public)
     return value
@@ -167,60 +178,60 @@ def _plain(one: Param, value: Any) -> Any:
 
 def _refuse_actor(*actors: str | None) -> None:
     if any(actor is not None for actor in actors):
-        raise InvalidInput("actor", "is not yours to say over HTTP", "leave it out: it is the token's name")
+        raise InvalidInput("actor", "cannot be chosen over HTTP", "leave it out: it is the token's name")
 
 
-def read(kind: Any, answer: Answer) -> Any:
-    """The value of this type that is in an answer."""
+def read(kind: Any, response: Response) -> Any:
+    """Read a value of this type from an answer."""
     if kind is bool:
-        return bool(answer.of("changed"))
+        return bool(response.of("changed"))
     try:
-        return None if kind is None or kind is type(None) else from_json(kind, answer.data)
+        return None if kind is None or kind is type(None) else from_json(kind, response.data)
     except ValidationError as error:
-        raise strange(answer.status, str(error)) from error
+        raise unexpected(response.status, str(error)) from error
 
 
 # -- what waits longer than one request ------------------------------------------------------------------------------
-def _job(job_id: str) -> Ask:
+def _job(job_id: str) -> Request:
     return request_of(jobs.get, {"job_id": checked_job_id(job_id)})
 
 
-def _ending(job_id: str, timeout: float | None) -> Talk[tuple[Job, str | None]]:
+def _ending(job_id: str, timeout: float | None) -> Exchange[tuple[Job, str | None]]:
     until = None if timeout is None else time.monotonic() + timeout
     path, text = f"{_job(job_id).path}/result", None
     try:
         while True:
             left = LONGEST_WAIT if until is None else until - time.monotonic()
-            answer = yield get(path, wait=max(0.0, min(left, LONGEST_WAIT)))
-            if answer.status == 200:
-                text = json.dumps(answer.of("result"))
+            response = yield get(path, wait=max(0.0, min(left, LONGEST_WAIT)))
+            if response.status == 200:
+                text = json.dumps(response.of("result"))
                 break
             if left <= 0:
-                raise WaitTimedOut(job_id, timeout or 0.0, answer.of("state"))
+                raise WaitTimedOut(job_id, timeout or 0.0, response.of("state"))
     except JobNotSucceeded:
-        pass  # the row says how it ended
+        pass  # the job's record says how it ended
     return read(Job, (yield _job(job_id))), text
 
 
 def _status(
     name: str, wait: Duration, since: int | None, tasks: Names, partial: bool, noted: int | None
-) -> Talk[GroupStatus]:
+) -> Exchange[GroupStatus]:
     path = f"/v1/groups/{part(checked_name(name, 'group'))}"
     until = time.monotonic() + seconds(wait, "wait")
     named = list(checked_names(tasks, "tasks") or ())
     while True:
         left = max(0.0, until - time.monotonic())
-        answer = yield get(
+        response = yield get(
             path, wait=min(left, LONGEST_WAIT), since=since, tasks=named, partial=partial, noted=noted
         )
-        status: GroupStatus = read(GroupStatus, answer)
+        status: GroupStatus = read(GroupStatus, response)
         if status.changed or not status.live or left <= LONGEST_WAIT:
             return status
         since, noted = status.version, status.noted if partial else None
 
 
-def _stopping(request: StopRequest) -> Talk[StopReport]:
-    """The server waits for a minute at most; then we look after those that still run."""
+def _stopping(request: StopRequest) -> Exchange[StopReport]:
+    """Stop jobs. The server waits for a minute at most; after that, wait for each job that still runs."""
     _refuse_actor(request.actor)
     until = time.monotonic() + request.longest
     first = min(request.longest, LONGEST_WAIT)
@@ -239,16 +250,16 @@ def _stopping(request: StopRequest) -> Talk[StopReport]:
         return report
     while running and (left := until - time.monotonic()) > 0:
         try:
-            answer = yield get(_job(running[0]).path, wait=min(left, LONGEST_WAIT))
+            response = yield get(_job(running[0]).path, wait=min(left, LONGEST_WAIT))
         except JobNotFound:
             running.pop(0)
         else:
-            if read(Job, answer).state is not State.RUNNING:
+            if read(Job, response).state is not State.RUNNING:
                 running.pop(0)
     return replace(report, still_running=running)
 
 
-def _in_pieces(request: BulkRequest) -> Talk[BulkReport]:
+def _in_pieces(request: BulkRequest) -> Exchange[BulkReport]:
     report: BulkReport = read(BulkReport, (yield _piece(request, request.limit, request.cursor)))
     while report.next is not None and report.matched < request.limit:
         left = request.limit - report.matched
@@ -256,8 +267,8 @@ def _in_pieces(request: BulkRequest) -> Talk[BulkReport]:
     return report
 
 
-def _piece(request: BulkRequest, left: int, cursor: str | None) -> Ask:
-    """Only a dry run may be sent twice: the second report of a verb would not tell what the first has done."""
+def _piece(request: BulkRequest, left: int, cursor: str | None) -> Request:
+    """Make one request. Only a dry run may be repeated: a second report would not count what the first request did."""
     criteria = {name: getattr(request.filter, name) for name in ("queue", "task", "lane", "group", "tag")}
     for name, value in criteria.items():
         if value == "":
@@ -273,11 +284,11 @@ def _piece(request: BulkRequest, left: int, cursor: str | None) -> Ask:
         **to_jsonable_python(request.own),
     }
     kept = {name: value for name, value in body.items() if value is not None}
-    return Ask("POST", "/v1/jobs/bulk", body=kept, wait=LONGEST_WAIT, repeat=request.dry_run)
+    return Request("POST", "/v1/jobs/bulk", body=kept, wait=LONGEST_WAIT, repeat=request.dry_run)
 
 
 def _together(one: BulkReport, two: BulkReport) -> BulkReport:
-    """As if it had been one request."""
+    """Add up two reports as if they were of one request."""
     refused = {(refusal.error, refusal.state): refusal for refusal in one.refused}
     for refusal in two.refused:
         key = refusal.error, refusal.state

@@ -1,5 +1,4 @@
-"""Problems (RFC 9457) → our errors: the way back of the server's own table. What only a server can say is a
-RemoteError."""
+"""Turns problems (RFC 9457) from a server into our errors; a problem without one becomes a RemoteError."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ from leasehold.domain.errors import (
     error_code,
 )
 
-KINDS: dict[str, type[LeaseholdError]] = {
+ERRORS: dict[str, type[LeaseholdError]] = {
     error_code(kind.__name__): kind
     for kind in (
         *(JobNotFound, ScheduleNotFound, TenantNotFound, ResultMissing, IdempotencyKeyReused, UnknownTask),
@@ -45,23 +44,23 @@ _HOLDERS = TypeAdapter(tuple[Holder, ...])
 
 
 def error_of(status: int, problem: Any) -> LeaseholdError:
-    """`problem` is what came with the status: a problem of ours, or anything that stands in between has sent."""
+    """Return the error for a response. `problem` is its body: one of ours, or whatever a proxy sent."""
     reported = problem if isinstance(problem, dict) else {}
     code, detail = (
         str(reported.get("code", "unknown")),
-        str(reported.get("detail", "the server tells no more")),
+        str(reported.get("detail", "the server gave no detail")),
     )
     if code == "invalid-request":
         return _invalid_request(reported, detail)
-    kind = KINDS.get(code)
+    kind = ERRORS.get(code)
     facts = reported.get("facts", {})
     if kind is None or not isinstance(facts, dict):
         return RemoteError(status, code, detail)
-    return _as_it_was(kind, detail, facts)
+    return _rebuilt(kind, detail, facts)
 
 
-def _as_it_was(kind: type[LeaseholdError], detail: str, facts: dict[str, Any]) -> LeaseholdError:
-    """With its facts as attributes; one that the server has not told of is None."""
+def _rebuilt(kind: type[LeaseholdError], detail: str, facts: dict[str, Any]) -> LeaseholdError:
+    """Make the error again, with its facts as attributes; a fact that the server did not send is None."""
     error = kind.__new__(kind)
     error.args = (detail,)
     made_from = (inspect.signature(vars(one)["__init__"]) for one in kind.__mro__ if "__init__" in vars(one))
@@ -80,7 +79,7 @@ def _holders(reported: Any) -> tuple[Holder, ...]:
 
 
 def _invalid_request(reported: dict[str, Any], detail: str) -> InvalidInput:
-    """The server's own schema has refused it: the field is at the end of the first pointer."""
+    """Make the error of a request that the server's schema refused: the field is the end of the first pointer."""
     match reported.get("errors"):
         case [{"pointer": str(pointer), "detail": str(problem)}, *_]:
             return InvalidInput(pointer.rpartition("/")[2], problem, "see the API's schema, /openapi.json")

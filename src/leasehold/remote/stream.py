@@ -1,5 +1,4 @@
-"""One watcher's place in the stream of a job: what it has seen, where it goes on after a lost connection, and when it
-gives up."""
+"""A watcher's position in a job's stream: where to resume after a lost connection, and when to give up."""
 
 from __future__ import annotations
 
@@ -11,25 +10,25 @@ from leasehold.domain.errors import LeaseholdError, RemoteError, RemoteUnreachab
 from leasehold.domain.poll import Poll
 from leasehold.domain.states import State
 from leasehold.domain.stream import STATE, Update
-from leasehold.remote.exchange import LONGEST_WAIT, Ask, answer_to, strange
+from leasehold.remote.exchange import LONGEST_WAIT, Request, parse_response, unexpected
 
 _UPDATE = TypeAdapter(Update)
 AT_REST = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED})
-SOONEST, LATEST = 0.1, 2.0
-SILENCE = 30.0
-"""Seconds without a sign of life, of which the server gives one every 15, after which a connection is taken as lost."""
+RECONNECT_FIRST_AFTER, RECONNECT_SLOWEST_EVERY = 0.1, 2.0
+LOST_AFTER = 30.0
+"""Seconds of silence after which a connection counts as lost; the server sends a sign of life every 15."""
 
 
 def is_stream(status: int, content_type: str) -> bool:
-    """False: a problem. Raises RemoteError for a page that somebody in between has answered with: it would be taken
-    for a stream that was lost, and asked for again without end."""
+    """Whether the response is a stream; if not, it is a problem. Raises RemoteError for a page of a proxy: it would
+    look like a lost stream, and be requested again without end."""
     if status == 200 and not content_type.lower().startswith("text/event-stream"):
-        raise strange(status, "it is no stream of events")
+        raise unexpected(status, "it is not an event stream")
     return status == 200
 
 
 class Following:
-    """`patience`: seconds for which a server that was there before may be away."""
+    """Follows one job. `patience`: seconds that the server may be unreachable after a first connection."""
 
     def __init__(self, job_id: str, since: int, timeout: float | None, patience: float) -> None:
         self._job_id = job_id
@@ -41,27 +40,27 @@ class Following:
         self._away: Poll | None = None
         self._state = State.QUEUED
         self._reported: object = None
-        self._pause = SOONEST
+        self._pause = RECONNECT_FIRST_AFTER
         self.over = False
-        """The job has come to rest, and everything was told."""
+        """Whether the job has ended and every update was delivered."""
 
-    def ask(self) -> Ask:
-        """Goes on behind the last event. With a time-out, the server ends the stream in time."""
+    def request(self) -> Request:
+        """Request the stream after the last update. With a time-out, the server ends the stream in time."""
         left = None if self._deadline is None else max(0.01, self._deadline - time.monotonic())
-        return Ask(
+        return Request(
             "GET",
             f"/v1/jobs/{self._job_id}/watch",
             {"wait": None if left is None else min(left, LONGEST_WAIT)},
             headers={"Last-Event-ID": str(self._since)},
-            wait=SILENCE,
+            wait=LOST_AFTER,
         )
 
     def opened(self) -> None:
-        self._connected, self._away, self._pause = True, None, SOONEST
+        self._connected, self._away, self._pause = True, None, RECONNECT_FIRST_AFTER
 
     def received(self, data: str) -> Update | None:
-        """None: it was told before the connection was lost."""
-        event = answer_to(200, data.encode()).read(_UPDATE)
+        """Read one update. None: a state that was delivered before the connection was lost."""
+        event = parse_response(200, data.encode()).read(_UPDATE)
         self._since = event.seq
         if event.kind != STATE:
             return event
@@ -73,14 +72,14 @@ class Following:
         return event
 
     def lost(self, error: LeaseholdError) -> None:
-        """Raises it, unless it may pass: a server that has been there is waited for."""
-        passes = isinstance(error, RemoteUnreachable) or (
+        """Plan the next try; raise the error if it is permanent, or the server never answered before."""
+        temporary = isinstance(error, RemoteUnreachable) or (
             isinstance(error, RemoteError) and error.status >= 500
         )
-        if not self._connected or not passes:
+        if not self._connected or not temporary:
             raise error
         if self._away is None:
-            self._away = Poll(SOONEST, LATEST, time.monotonic, self._patience)
+            self._away = Poll(RECONNECT_FIRST_AFTER, RECONNECT_SLOWEST_EVERY, time.monotonic, self._patience)
         pause = self._away.pause()
         if pause is None:
             raise error
@@ -97,8 +96,8 @@ class Following:
 
 
 def _state_of(update: Update) -> State:
-    """Of an update that tells of a change."""
+    """Return the state in an update of the state."""
     try:
         return State(update.data["state"])
     except (ValueError, KeyError, TypeError) as error:
-        raise strange(200, f"{update.data!r} tells of no state") from error
+        raise unexpected(200, f"{update.data!r} has no state") from error

@@ -1,4 +1,4 @@
-"""The way to a server: connections, with threads and with asyncio, and what is done when one is lost."""
+"""Connections to a server, for threads and asyncio, and the retry after a lost one."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.frozen import frozen
 from leasehold.domain.stream import Update
 from leasehold.errors import InvalidInput, LeaseholdError, RemoteUnreachable
-from leasehold.remote.exchange import Answer, Ask, Talk, answer_to
+from leasehold.remote.exchange import Exchange, Request, Response, parse_response
 from leasehold.remote.stream import Following, is_stream
 
 T = TypeVar("T")
 
 _LOST = (httpx2.NetworkError, httpx2.RemoteProtocolError)
-"""The connection broke: nobody knows whether the server has heard us."""
+"""The connection broke: the server may or may not have got the request."""
 
 
 class Connections:
-    """To one server. Those for threads are made when first used, and anew after a fork; asyncio has one set for each
-    talk, unless `keep` holds one for a loop, since connections belong to the loop that has opened them."""
+    """Connections to one server. Threads share a client, made at first use and anew after a fork. Under asyncio each
+    exchange has a client of its own, because connections belong to their event loop; `keep` holds one open for a
+    loop."""
 
     def __init__(self, url: str, token: str | None, timeout: Duration) -> None:
         self.url = _checked_url(url)
@@ -76,73 +77,75 @@ class Connections:
 
 
 @frozen
-class Line:
-    """What every handle asks: one server, about the jobs of one tenant."""
+class Transport:
+    """Sends the requests of all handles: to one server, for the jobs of one tenant."""
 
     connections: Connections
     tenant: str | None = None
 
-    def run(self, talk: Talk[T]) -> T:
-        reply: Answer | LeaseholdError | None = None
+    def run(self, exchange: Exchange[T]) -> T:
+        reply: Response | LeaseholdError | None = None
         client = self.connections.client()
         while True:
             try:
-                ask = _advance(talk, reply)
+                request = _advance(exchange, reply)
             except StopIteration as done:
                 found: T = done.value
                 return found
             try:
-                reply = self._ask(client, ask)
+                reply = self._send(client, request)
             except LeaseholdError as error:
                 reply = error
 
-    async def arun(self, talk: Talk[T]) -> T:
-        reply: Answer | LeaseholdError | None = None
+    async def arun(self, exchange: Exchange[T]) -> T:
+        reply: Response | LeaseholdError | None = None
         async with self.connections.aclient() as client:
             while True:
                 try:
-                    ask = _advance(talk, reply)
+                    request = _advance(exchange, reply)
                 except StopIteration as done:
                     found: T = done.value
                     return found
                 try:
-                    reply = await self._aask(client, ask)
+                    reply = await self._asend(client, request)
                 except LeaseholdError as error:
                     reply = error
 
-    def _ask(self, client: httpx2.Client, ask: Ask) -> Answer:
-        for last in (not ask.repeat, True):
+    def _send(self, client: httpx2.Client, request: Request) -> Response:
+        for last in (not request.repeat, True):
             try:
-                answer = client.request(ask.method, ask.path, **self._sent(ask))
+                response = client.request(request.method, request.path, **self._sent(request))
             except httpx2.RequestError as error:
                 if last or not isinstance(error, _LOST):
                     raise self._unreachable(error) from error
             else:
-                return answer_to(answer.status_code, answer.content)
+                return parse_response(response.status_code, response.content)
         raise AssertionError("the last try has answered or raised")
 
-    async def _aask(self, client: httpx2.AsyncClient, ask: Ask) -> Answer:
-        for last in (not ask.repeat, True):
+    async def _asend(self, client: httpx2.AsyncClient, request: Request) -> Response:
+        for last in (not request.repeat, True):
             try:
-                answer = await client.request(ask.method, ask.path, **self._sent(ask))
+                response = await client.request(request.method, request.path, **self._sent(request))
             except httpx2.RequestError as error:
                 if last or not isinstance(error, _LOST):
                     raise self._unreachable(error) from error
             else:
-                return answer_to(answer.status_code, answer.content)
+                return parse_response(response.status_code, response.content)
         raise AssertionError("the last try has answered or raised")
 
     def follow(self, following: Following) -> Iterator[Update]:
-        """A stream of events, over as many connections as it takes."""
+        """Yield a job's updates, over as many connections as it takes."""
         while not following.over:
-            ask = following.ask()
+            request = following.request()
             try:
-                with self.connections.client().stream(ask.method, ask.path, **self._sent(ask)) as stream:
+                with self.connections.client().stream(
+                    request.method, request.path, **self._sent(request)
+                ) as stream:
                     if not is_stream(stream.status_code, stream.headers.get("content-type", "")):
-                        answer_to(stream.status_code, stream.read())
+                        parse_response(stream.status_code, stream.read())
                     following.opened()
-                    for reported in httpx2.EventSource(stream, max_event_size=None):
-                        if (event := following.received(reported.data)) is not None:
+                    for message in httpx2.EventSource(stream, max_event_size=None):
+                        if (event := following.received(message.data)) is not None:
                             yield event
             except httpx2.RequestError as error:
                 following.lost(self._unreachable(error))
@@ -154,14 +157,14 @@ class Line:
     async def afollow(self, following: Following) -> AsyncIterator[Update]:
         async with self.connections.aclient() as client:
             while not following.over:
-                ask = following.ask()
+                request = following.request()
                 try:
-                    async with client.stream(ask.method, ask.path, **self._sent(ask)) as stream:
+                    async with client.stream(request.method, request.path, **self._sent(request)) as stream:
                         if not is_stream(stream.status_code, stream.headers.get("content-type", "")):
-                            answer_to(stream.status_code, await stream.aread())
+                            parse_response(stream.status_code, await stream.aread())
                         following.opened()
-                        async for reported in httpx2.EventSource(stream, max_event_size=None):
-                            if (event := following.received(reported.data)) is not None:
+                        async for message in httpx2.EventSource(stream, max_event_size=None):
+                            if (event := following.received(message.data)) is not None:
                                 yield event
                 except httpx2.RequestError as error:
                     following.lost(self._unreachable(error))
@@ -170,34 +173,34 @@ class Line:
                 if not following.over:
                     await asyncio.sleep(following.pause())
 
-    def _sent(self, ask: Ask) -> dict[str, Any]:
-        headers = dict(ask.headers)
+    def _sent(self, request: Request) -> dict[str, Any]:
+        headers = dict(request.headers)
         if self.tenant is not None:
             headers["Leasehold-Tenant"] = self.tenant
-        if ask.body is not None:
+        if request.body is not None:
             headers["Content-Type"] = "application/json"
         usual = self.connections.timeout
         return {
-            "params": ask.query,
-            "content": ask.content,
+            "params": request.query,
+            "content": request.content,
             "headers": headers,
-            "timeout": httpx2.Timeout(usual, read=usual + ask.wait),
+            "timeout": httpx2.Timeout(usual, read=usual + request.wait),
         }
 
     def _unreachable(self, error: httpx2.RequestError) -> RemoteUnreachable:
-        # What a connection says of itself may be nothing at all; a header, and so the token, it never is.
+        # The text of a connection error may be empty. It never contains a header, and so never the token.
         cause = str(error) or type(error).__name__
         if isinstance(error, httpx2.TimeoutException):
             cause = f"no answer within {self.connections.timeout:g} s"
         return RemoteUnreachable(self.connections.url, cause)
 
 
-def _advance(talk: Talk[T], reply: Answer | LeaseholdError | None) -> Ask:
+def _advance(exchange: Exchange[T], reply: Response | LeaseholdError | None) -> Request:
     if reply is None:
-        return next(talk)
+        return next(exchange)
     if isinstance(reply, LeaseholdError):
-        return talk.throw(reply)
-    return talk.send(reply)
+        return exchange.throw(reply)
+    return exchange.send(reply)
 
 
 def _checked_url(url: str) -> str:
@@ -217,7 +220,7 @@ def _checked_url(url: str) -> str:
 
 
 def _checked_token(token: str) -> str:
-    """Of a file it may have the line's end with it. What cannot be sent would be quoted in an error: it is not told."""
+    """Check and strip a token, which may end with a newline if it was read from a file. The error must not quote it."""
     text = token.strip()
     if not text or not text.isascii() or not text.isprintable() or " " in text:
         raise InvalidInput("token", "is not a token", "give what `leasehold tokens create` printed")

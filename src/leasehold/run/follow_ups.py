@@ -82,7 +82,7 @@ class FollowUp(Generic[J]):
     def store(self) -> J:
         """Store it at once. The handler must handle an error: it is not tried again with the success."""
         self._tried = True
-        found = self._producer.store([self._job])[0]
+        found = self._producer.enqueue([self._job])[0]
         self._found = found.id
         return found
 

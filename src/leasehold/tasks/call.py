@@ -30,16 +30,16 @@ class Producer(Protocol[J_co]):
     def of_tenant(self, name: str | None) -> Producer[J_co]:
         """Return the producer of another tenant."""
 
-    def store(self, jobs: Sequence[NewJob]) -> Sequence[J_co]:
+    def enqueue(self, jobs: Sequence[NewJob]) -> Sequence[J_co]:
         """Store all jobs or none, in the order given."""
 
-    def store_pieces(self, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]:
+    def enqueue_pieces(self, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]:
         """Store piece by piece, each of them all or none. Raises PartlyStored for an error after the first piece."""
 
-    def store_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]:
+    def enqueue_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]:
         """Store over a connection of the caller, inside its open transaction."""
 
-    async def astore_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]: ...
+    async def aenqueue_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]: ...
 
     def traced(self, job: NewJob) -> NewJob:
         """Add the present trace, if there is one, to a job that another transaction will store."""
@@ -76,8 +76,8 @@ class Plan(Generic[J]):
 
     def store(self, job: NewJob) -> J:
         if self.call.tx is not None:
-            return self.producer.store_within(self.call.tx, [[job]])[0]
-        return self.producer.store([job])[0]
+            return self.producer.enqueue_within(self.call.tx, [[job]])[0]
+        return self.producer.enqueue([job])[0]
 
 
 class Call(Generic[J]):
@@ -107,4 +107,4 @@ class Call(Generic[J]):
         plan = self.__plan__
         if plan.call.tx is None:
             return await to_thread(self.enqueue)
-        return (await plan.producer.astore_within(plan.call.tx, [[plan.new_job()]]))[0]
+        return (await plan.producer.aenqueue_within(plan.call.tx, [[plan.new_job()]]))[0]

@@ -33,7 +33,7 @@ class Chain(Generic[J]):
 
     def enqueue(self) -> list[J]:
         """Store all jobs or none, and return them in order. A second call returns the jobs of the first."""
-        return list(self._producer.store(self._jobs))
+        return list(self._producer.enqueue(self._jobs))
 
     async def aenqueue(self) -> list[J]:
         return await to_thread(self.enqueue)
@@ -90,7 +90,7 @@ class Dag(Generic[J]):
         ids = {name: node.job.id for name, node in self._nodes.items()}
         order = _sorted({name: node.within for name, node in self._nodes.items()})
         jobs = [_tied(self._nodes[name], ids) for name in order]
-        made = dict(zip(order, self._producer.store(jobs), strict=True)) if jobs else {}
+        made = dict(zip(order, self._producer.enqueue(jobs), strict=True)) if jobs else {}
         return {name: made[name] for name in self._nodes}
 
     async def aenqueue(self) -> dict[str, J]:

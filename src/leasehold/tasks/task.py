@@ -122,13 +122,13 @@ class Task(Generic[F, P, C, J]):
         """Store a job; it is durable when this returns. With `using(tx=…)`, when your transaction is committed."""
         jobs = self._blueprint.make([self._definition.bind(args, kwargs)])
         if self._call.tx is not None:
-            return self._producer.store_within(self._call.tx, [jobs])[0]
-        return self._producer.store(jobs)[0]
+            return self._producer.enqueue_within(self._call.tx, [jobs])[0]
+        return self._producer.enqueue(jobs)[0]
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> J:
         if self._call.tx is not None:
             jobs = self._blueprint.make([self._definition.bind(args, kwargs)])
-            return (await self._producer.astore_within(self._call.tx, [jobs]))[0]
+            return (await self._producer.aenqueue_within(self._call.tx, [jobs]))[0]
         return await to_thread(self.enqueue, *args, **kwargs)
 
     def enqueue_many(self, args: Iterable[Mapping[str, Any]]) -> Sequence[J]:
@@ -137,13 +137,13 @@ class Task(Generic[F, P, C, J]):
         PartlyStored, which says how many are stored."""
         pieces = map(self._blueprint.make, _pieces(args))
         if self._call.tx is not None:
-            return self._producer.store_within(self._call.tx, pieces)
-        return self._producer.store_pieces(pieces)
+            return self._producer.enqueue_within(self._call.tx, pieces)
+        return self._producer.enqueue_pieces(pieces)
 
     async def aenqueue_many(self, args: Iterable[Mapping[str, Any]]) -> Sequence[J]:
         if self._call.tx is not None:
             pieces = map(self._blueprint.make, _pieces(args))
-            return await self._producer.astore_within(self._call.tx, pieces)
+            return await self._producer.aenqueue_within(self._call.tx, pieces)
         return await to_thread(self.enqueue_many, args)
 
     def run_now(self, *args: P.args, **kwargs: P.kwargs) -> J:

@@ -71,7 +71,7 @@ def test_a_person_is_shown_the_count_and_asked(app, here, monkeypatch, answered,
 
 
 def test_bulk_work_goes_over_all_pages_and_sums_up(app, here, monkeypatch):
-    monkeypatch.setattr(bulk, "LOOK", 3)
+    monkeypatch.setattr(bulk, "PAGE_SIZE", 3)
     app.__internals__.store.enqueue([])
     for n in range(8):
         app.enqueue("work", {"n": n}, queue="q1")

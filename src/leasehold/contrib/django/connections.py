@@ -1,5 +1,6 @@
 """Manages Django's connections around an attempt as around a request: no attempt gets a broken or old connection, and
-none stays open longer than CONN_MAX_AGE. Top-level functions: a job in its own process imports them."""
+none stays open longer than CONN_MAX_AGE. They are top-level functions, because a job in its own process imports
+them."""
 
 from __future__ import annotations
 

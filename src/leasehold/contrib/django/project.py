@@ -38,8 +38,8 @@ class Project:
 
 def the_project() -> Project:
     global _project
-    # For a worker that was started as `leasehold worker leasehold.contrib.django:app`, or the process of one job. Not
-    # while Django loads its apps: a module of theirs that imports the app is part of that.
+    # Needed in `leasehold worker leasehold.contrib.django:app` and in the process of one job. Not while Django loads
+    # its apps, when a module of theirs may import this app.
     if not (apps.ready or apps.loading):
         django.setup()
     with _lock:

@@ -1,1 +1,1 @@
-"""Why a job is not running."""
+"""Explains why a job is not running."""

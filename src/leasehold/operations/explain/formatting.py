@@ -1,4 +1,4 @@
-"""The words in which a hold is told."""
+"""Formats times, actors and reasons for the text of a hold."""
 
 from __future__ import annotations
 

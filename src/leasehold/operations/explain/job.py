@@ -1,4 +1,4 @@
-"""Why a job is not running: every cause that holds it, in order, with what would change that."""
+"""Explains why a job is not running: every cause, in order, with what would change it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
 MOST_PARENTS = 5
-"""Named one by one; the others are counted."""
+"""Parents that are named; the rest are counted."""
 MOST_AHEAD = 1000
-"""Jobs before it that are counted."""
+"""Jobs ahead of it that are counted."""
 CANCELS = ("cancelled", "cancel_requested")
 PAUSES = ("paused", "pause_requested")
-"""What the history calls them: who did the last of these is told. A job may also have come to rest by itself."""
+"""Events of the history: the actor of the last one is named. A job may also have ended without an operator."""
 
 
 def explain(store: JobStore, job_id: str) -> list[Hold]:
-    """A bounded number of indexed reads, each its own: what it says may be a moment old."""
+    """List what holds the job, by a bounded number of indexed reads. They are not one transaction: the list may be a
+    moment old."""
     job, now = store.get(job_id), store.now()
     match job.state:
         case State.PENDING:
@@ -38,9 +39,9 @@ def explain(store: JobStore, job_id: str) -> list[Hold]:
         case State.RUNNING:
             return _running(store, job, now)
         case _:
-            # First what a resume would be refused for: the list is in the order in which things have to be done.
-            put_off = _not_due(store, job, now) if job.state is State.PAUSED else []
-            return [*_over_budget(store, job), *_group(store, job), _resting(store, job, now), *put_off]
+            # Causes that would make a resume fail come first: the list is in the order of what to do.
+            delays = _not_due(store, job, now) if job.state is State.PAUSED else []
+            return [*_over_budget(store, job), *_group(store, job), _resting(store, job, now), *delays]
     holds += _paused(job, store.list_pauses(), now)
     holds += _lane(store, job, now)
     holds += limit_holds(store.limits_of(job.gate), now)
@@ -70,7 +71,7 @@ def _resting(store: JobStore, job: Job, now: datetime) -> Hold:
 
 
 def _over_budget(store: JobStore, job: Job) -> list[Hold]:
-    """A breach ends a run for good: resume is refused until the budget is larger."""
+    """List exhausted budgets: a resume is refused until they are larger."""
     if job.state in FINAL or job.policy.on_breach == "allow":
         return []
     return [
@@ -82,12 +83,12 @@ def _over_budget(store: JobStore, job: Job) -> list[Hold]:
             else f"raise it with app.group({line.name!r}).budget({line.unit}=…), then resume it",
         )
         for line in store.budget(job.id)
-        if line.exhausted and line.scope != "run"  # its next run begins at 0
+        if line.exhausted and line.scope != "run"  # the budget of its next run begins at 0
     ]
 
 
 def _group(store: JobStore, job: Job) -> list[Hold]:
-    """Nothing in a group on hold is released, answered, resumed or run anew."""
+    """Name a group on hold: its jobs cannot be released, answered, resumed or retried."""
     group = None if job.group is None or job.state in FINAL else store.group(job.group)
     if group is None or group.state != "held":
         return []
@@ -175,7 +176,7 @@ def _waiting(store: JobStore, job: Job, now: datetime) -> Hold:
 def _not_due(store: JobStore, job: Job, now: datetime) -> list[Hold]:
     if job.available_at <= now:
         return []
-    detail = f"it is not due for {_until(job, now)}; {_put_off(store, job)}"
+    detail = f"it is not due for {_until(job, now)}; {_why_delayed(store, job)}"
     limits = [(job.deadline_at, "time out"), (job.start_by if job.attempt == 0 else None, "be cancelled")]
     ends = [(at, word) for at, word in limits if at is not None and at <= job.available_at]
     # A paused job has no time limits until it is resumed.
@@ -189,7 +190,7 @@ def _until(job: Job, now: datetime) -> str:
     return f"{span(job.available_at - now)}, until {instant(job.available_at)}"
 
 
-def _put_off(store: JobStore, job: Job) -> str:
+def _why_delayed(store: JobStore, job: Job) -> str:
     """Why its due time is ahead. A snooze counts until the next attempt."""
     for entry in reversed(store.history(job.id)):
         if entry.event == "snoozed" and entry.from_state != State.RUNNING and entry.attempt == job.attempt:
@@ -199,7 +200,7 @@ def _put_off(store: JobStore, job: Job) -> str:
     return f"attempt {job.attempt} ended without success{why(job.error)}"
 
 
-# -- what stands in its way --------------------------------------------------------------------------------------------
+# -- what holds it --------------------------------------------------------------------------------------------
 def _paused(job: Job, pauses: list[PauseRecord], now: datetime) -> list[Hold]:
     names = {"queue": job.queue, "task": job.task}
     return [_pause(pause) for pause in pauses if names[pause.scope] == pause.name]
@@ -232,7 +233,7 @@ def _lane(store: JobStore, job: Job, now: datetime) -> list[Hold]:
                 Hold("lane_order", detail, f"see what holds that one (leasehold why {head}), or cancel it")
             ]
     except JobNotFound:
-        pass  # gone since we looked: it is in nobody's way any more
+        pass  # pruned since we read its id: it holds nothing
     return []
 
 
@@ -275,7 +276,7 @@ def _workers(job: Job, cards: list[WorkerCard]) -> list[Hold]:
 
 
 def _turn(store: JobStore, job: Job, cards: list[WorkerCard]) -> Hold:
-    """Nothing keeps it but those who come first."""
+    """Say what is ahead of a job that nothing else holds."""
     serving = [
         card for card in cards if not card.draining and job.queue in card.queues and job.task in card.tasks
     ]

@@ -1,4 +1,4 @@
-"""Why limits hold a job: which slot is full and who fills it, which rate is spent or closed."""
+"""Explains which limits hold a job: a slot that is full, and its holders; a rate that is spent or closed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from leasehold.domain.records import GateLimits, RateRow, SlotNeed
 from leasehold.operations.explain.formatting import by, instant, span, why
 
 MOST_HOLDERS = 3
-"""Named one by one; the others are counted."""
+"""Holders that are named; of the rest it says "and others"."""
 
 
 def limit_holds(limits: GateLimits, now: datetime) -> list[Hold]:
