@@ -16,7 +16,7 @@ from typing import Any, Literal
 from leasehold.domain.job import AWAITED, PLAIN, TIED
 from leasehold.domain.states import State
 from leasehold.stores.database.places import DEADLINE, ENDED_STATES, PARKED_STATES, Place
-from leasehold.stores.verbs.gates import gate_id
+from leasehold.stores.verbs.limits import gate_id
 
 QUEUE, KIND = "default", "work"
 GATE = gate_id(QUEUE, KIND)

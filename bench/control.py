@@ -22,7 +22,7 @@ from bench.backgrounds import ALL, BACKGROUNDS, KIND, NOTHING, QUEUE
 from bench.places import ROOT, Place, durable_server, postgres_place, server_version, sqlite_place
 from bench.speed import JOBS, ROUNDS, Table
 from leasehold.domain.job import NewJob
-from leasehold.operations.explain.job import explain
+from leasehold.operations.explain import explain
 from leasehold.tasks.blueprint import new_ids
 from tests.plans import postgres
 from tests.plans.traced import Call, Traced

@@ -24,7 +24,7 @@ from typing import TypeVar
 import psycopg
 
 from bench.backgrounds import ALL, BACKGROUNDS, BATCH, CROWDED, NOTHING, OWNER, QUEUE
-from leasehold.domain.due_groups import DueGroups
+from leasehold.domain.lanes import DueGroups
 from leasehold.domain.outcome import Success
 from leasehold.stores.postgres.store import PostgresStore
 from leasehold.stores.results import Ending

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from leasehold import Leasehold
 from leasehold.domain.retention import Retention, retention_by_state
-from leasehold.worker.pruner import BATCH, BETWEEN
+from leasehold.worker.pruner import BETWEEN_BATCHES, PRUNE_BATCH
 from tests.servers import PostgresServer
 
 JOBS = 40_000
@@ -115,8 +115,8 @@ class Pruning(Idle):
         after: str | None = None
         while not self._over.is_set():
             pruned = self._store.prune(
-                Retention(retention_by_state(0, "retention"), self._store.retention()), BATCH, after
+                Retention(retention_by_state(0, "retention"), self._store.retention()), PRUNE_BATCH, after
             )
             self.deleted += pruned.deleted
             after = pruned.next
-            self._over.wait(BETWEEN)
+            self._over.wait(BETWEEN_BATCHES)

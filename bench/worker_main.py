@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from leasehold import Leasehold
-from leasehold.worker.process_tuning import tune_process
+from leasehold.worker.worker import tune_process
 
 BEGAN: list[float] = []
 """When the first handler began; and when each one of a latency probe did."""

@@ -9,18 +9,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from types import EllipsisType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack, overload
 
-from leasehold.client.aio import aio
 from leasehold.client.job import Job
 from leasehold.client.mirrors import Mirrors
 from leasehold.client.register import Register, RegisterExternal, RegisterSchedule
 from leasehold.client.tenants import Tenants
 from leasehold.domain.audit import KEPT_FOR
-from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.names import checked_tenant
-from leasehold.domain.hooks import checked_events
+from leasehold.domain.checks.texts import checked_tenant
+from leasehold.domain.checks.times import Duration, seconds
+from leasehold.domain.hooks import checked_events, checked_webhook, listeners_for
 from leasehold.domain.retention import Keep, retention_by_state
 from leasehold.domain.tracing import Tracing
-from leasehold.domain.webhooks import checked_webhook, listeners_for
 from leasehold.run.context import Context, SyncContext
 from leasehold.run.middleware import M
 from leasehold.runners.contract import Collected, Runner
@@ -29,14 +27,14 @@ from leasehold.runners.subprocess import Command
 from leasehold.stores.database.database import Clock
 from leasehold.stores.open import resolve_url
 from leasehold.tasks.external import ExitMeaning, External, ResultFrom
-from leasehold.tasks.options import TaskOptions
 from leasehold.tasks.schedule import ScheduleOptions, schedule_for
+from leasehold.tasks.settings import TaskOptions
 from leasehold.tasks.task import Task
+from leasehold.threads import aio
 from leasehold.view import AppView, Tenant
 from leasehold.wiring import AnyTask, Internals, Place
 from leasehold.worker.hooks import Hook
-from leasehold.worker.options import WorkerDetails
-from leasehold.worker.settings import QueueOrder, WorkerSettings, grace_in_seconds, split_names
+from leasehold.worker.settings import QueueOrder, WorkerDetails, WorkerSettings, grace_in_seconds, split_names
 from leasehold.worker.worker import Worker
 
 SCHEMA_VARIABLE = "LEASEHOLD_SCHEMA"

@@ -18,6 +18,6 @@ except ModuleNotFoundError as _error:  # pragma: no cover
 else:
     del _mcp
 
-from leasehold.surfaces.mcp.mount import McpApp
+from leasehold.surfaces.mcp.server import McpApp
 
 __all__ = ["McpApp"]

@@ -35,8 +35,8 @@ from leasehold.app import Leasehold
 from leasehold.client.job import Job
 from leasehold.client.mirrors import AnyTask
 from leasehold.run.attempt import Attempt
+from leasehold.run.journal import Waits
 from leasehold.run.state import RunState
-from leasehold.run.waits import Waits
 from leasehold.stores.open import resolve_url
 from leasehold.threads import to_thread
 from leasehold.worker.settings import WorkerSettings

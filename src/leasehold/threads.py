@@ -1,4 +1,4 @@
-"""Threads for blocking calls of async verbs: each verb is written once, and its async twin runs it in a thread.
+"""Threads for blocking calls of the async verbs, each of which is written once; and locks that survive a fork.
 
 asyncio's own threads belong to the program. They are few: if the program's blocking calls used them all, no job could
 be cancelled, and our calls must not take them from the program either.
@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import inspect
 import os
-from collections.abc import Callable
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -57,3 +60,60 @@ async def until_done(
 
 to_thread = Threads(32, "call").call
 """Run a function that waits for the database, or for a connection to it."""
+
+# -- async names -------------------------------------------------------------------------------------------------------
+
+S = TypeVar("S")
+
+
+def aio(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Return an async method that makes the same call in one of our threads. It looks the method up by name, so that a
+    subclass that overrides `cancel` has the right `acancel` too. A method that waits for long, or yields, needs an
+    async method of its own."""
+    name = method.__name__
+    if (
+        inspect.isgeneratorfunction(method)
+        or inspect.iscoroutinefunction(method)
+        or inspect.isasyncgenfunction(method)
+    ):
+        raise TypeError(f"{name} cannot run in a thread as one call: write a{name} by hand")
+
+    @functools.wraps(method)
+    async def call(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await to_thread(functools.partial(getattr(self, name), *args, **kwargs))
+
+    call.__name__ = f"a{name}"
+    call.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.a{name}"
+    return call
+
+
+# -- locks that a forked child finds open ------------------------------------------------------------------------------
+
+
+class ForkLock:
+    """In the parent a thread may have held it at the moment of the fork; that thread is not there in the child."""
+
+    def __init__(self) -> None:
+        self.renew()
+        _all.add(self)
+
+    def renew(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def _renew_all() -> None:
+    for lock in list(_all):
+        lock.renew()
+
+
+_all: weakref.WeakSet[ForkLock] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_renew_all)
+
+after_fork = ForkLock()
+"""One for all stores: it is taken once in the life of a child."""

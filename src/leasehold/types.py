@@ -2,11 +2,9 @@
 
 from leasehold.client.bulk import Bulk
 from leasehold.client.group import Group
-from leasehold.client.job import Job
-from leasehold.client.limits import Rates, Slots
+from leasehold.client.job import Job, Questions
 from leasehold.client.mirrors import Mirrors
-from leasehold.client.questions import Questions
-from leasehold.client.queues import Lanes, Pausable, Queues, Tasks
+from leasehold.client.queues import Lanes, Pausable, Queues, Rates, Slots, Tasks
 from leasehold.client.run_by_id import RunResult
 from leasehold.client.schedules import AppSchedules, Schedules
 from leasehold.client.tenants import Tenants
@@ -14,10 +12,9 @@ from leasehold.domain.audit import AuditPage, AuditRow
 from leasehold.domain.budgets import BudgetLine, BudgetOwner, BudgetPage, BudgetRow, Spending
 from leasehold.domain.bulk import BulkOptions, BulkRefusal, BulkReport
 from leasehold.domain.capacity import Holder
-from leasehold.domain.checks.durations import Duration
-from leasehold.domain.checks.names import Names
 from leasehold.domain.checks.numbers import Priority
-from leasehold.domain.explanation import Explanation, Hold
+from leasehold.domain.checks.texts import Names
+from leasehold.domain.checks.times import Duration
 from leasehold.domain.groups import (
     GroupError,
     GroupPage,
@@ -30,17 +27,20 @@ from leasehold.domain.groups import (
 )
 from leasehold.domain.hooks import Notification
 from leasehold.domain.job import Question
-from leasehold.domain.leases import LeasePage, LeaseRow
-from leasehold.domain.limits import Rate, Slot
+from leasehold.domain.limits import PauseOptions, Rate, Slot
 from leasehold.domain.metrics import Histogram, LeaseAge, Metrics, ReadyAge, Rollup, SlotUse
 from leasehold.domain.mirror import Mirror, MirrorOptions, MirrorRow
-from leasehold.domain.pause_window import PauseOptions
 from leasehold.domain.records import (
     AttemptRecord,
     Criteria,
     ExecutionRow,
+    Explanation,
     HistoryEntry,
+    Hold,
     LaneHolder,
+    LeasePage,
+    LeaseRow,
+    NotRun,
     OpenQuestion,
     Page,
     PauseRecord,
@@ -54,17 +54,16 @@ from leasehold.domain.records import (
     SlotRow,
     StepRecord,
     Summary,
+    TaskCard,
     TenantRow,
     WorkerCard,
 )
 from leasehold.domain.retention import Keep, PruneCount, PruneReport
-from leasehold.domain.run_by_id import NotRun
 from leasehold.domain.search import SearchPage
 from leasehold.domain.signals import Fail, Pause, RetryIn, Snooze, StopRequested
 from leasehold.domain.states import Flag, State
 from leasehold.domain.stop import StopManner, StopMode, StopOptions, StopReport
 from leasehold.domain.stream import LogTail, Progress, Update
-from leasehold.domain.task_cards import TaskCard
 from leasehold.domain.tracing import AttemptOutcome, TracedEnding, TracedEnqueue, TracedRun, Tracing
 from leasehold.run.complete import SyncTransaction, Transaction
 from leasehold.run.context import Context, SyncContext
@@ -74,16 +73,13 @@ from leasehold.run.questions import Ask
 from leasehold.runners.contract import Collected, Output
 from leasehold.runners.docker.spec import ContainerSpec, Mount
 from leasehold.runners.subprocess import Command
-from leasehold.tasks.call import Bindable, Call
-from leasehold.tasks.flows import Chain, Dag
-from leasehold.tasks.options import CallOptions, TaskOptions
+from leasehold.tasks.call import Bindable, Call, Chain, Dag
 from leasehold.tasks.schedule import ScheduleOptions
-from leasehold.tasks.settings import Retry
+from leasehold.tasks.settings import CallOptions, Retry, TaskOptions
 from leasehold.tasks.task import Task
 from leasehold.view import Tenant
 from leasehold.worker.health import Health
-from leasehold.worker.options import WorkerOptions
-from leasehold.worker.settings import QueueOrder
+from leasehold.worker.settings import QueueOrder, WorkerOptions
 from leasehold.worker.worker import Worker
 
 __all__ = [

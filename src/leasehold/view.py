@@ -6,24 +6,20 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, ParamSpec, TypeVar, Unpack
 
-from leasehold.client.aio import aio
 from leasehold.client.job import Job
 from leasehold.client.run_by_id import RunResult
 from leasehold.client.schedules import AppSchedules
 from leasehold.client.view import View
-from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.states import checked_states
+from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.metrics import Metrics
-from leasehold.domain.records import Criteria, Filter, Reaped
+from leasehold.domain.records import Criteria, Filter, NotRun, Reaped
 from leasehold.domain.retention import Keep, PruneChoice, PruneReport
-from leasehold.domain.run_by_id import NotRun
 from leasehold.domain.search import Search, SearchPage
-from leasehold.domain.states import State
-from leasehold.tasks.call import Bindable
-from leasehold.tasks.flows import Chain, Dag
-from leasehold.tasks.options import CallOptions
+from leasehold.domain.states import State, checked_states
+from leasehold.tasks.call import Bindable, Chain, Dag
+from leasehold.tasks.settings import CallOptions
 from leasehold.tasks.task import Task
-from leasehold.threads import to_thread
+from leasehold.threads import aio, to_thread
 from leasehold.wiring import Internals
 
 P = ParamSpec("P")

@@ -20,32 +20,28 @@ from urllib.parse import urlsplit
 from leasehold.client.enqueue import Enqueuer
 from leasehold.client.job import Job
 from leasehold.client.run_by_id import Begun, OnRequest, RunById
-from leasehold.domain.checks.names import EVERY_TENANT
+from leasehold.domain.checks.texts import EVERY_TENANT
 from leasehold.domain.errors import SchemaOutdated
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import NewJob
-from leasehold.domain.records import Reaped
-from leasehold.domain.run_by_id import NotRun
+from leasehold.domain.records import NotRun, Reaped
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.tracing import Tracing
 from leasehold.operations.operations import Operations
+from leasehold.run.journal import Waits
 from leasehold.run.middleware import Middlewares
-from leasehold.run.waits import Waits
 from leasehold.runners.subprocess import SubprocessRunner
 from leasehold.stores.database.database import Clock
-from leasehold.stores.database.forks import ForkLock
-from leasehold.stores.open import open_store
+from leasehold.stores.open import OpenStores, open_store, scratch_place
 from leasehold.stores.results import Enqueued
-from leasehold.stores.scratch import scratch_place
-from leasehold.stores.store_registry import OpenStores
 from leasehold.stores.tenants.directory import Directory
-from leasehold.tasks.by_sql import job_by_sql
-from leasehold.tasks.definition import TaskDefinition
+from leasehold.tasks.blueprint import job_by_sql
+from leasehold.tasks.definition import Registry, TaskDefinition
 from leasehold.tasks.external import External
-from leasehold.tasks.options import CallOptions
-from leasehold.tasks.registry import Registry
 from leasehold.tasks.schedule import tick_job
+from leasehold.tasks.settings import CallOptions
 from leasehold.tasks.task import Task
+from leasehold.threads import ForkLock
 from leasehold.worker.embedded import EmbeddedWorker, embedded_settings
 from leasehold.worker.hooks import Hooks
 from leasehold.worker.reaper import Reaper

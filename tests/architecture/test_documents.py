@@ -41,7 +41,7 @@ def test_every_stage_names_verbs_and_statements_that_exist():
     rows = STAGE.findall((INTERNALS / "stages.md").read_text(encoding="utf-8"))[1:]
     names = {name for _, cell in rows for name in re.findall(r"`(\w+)`", cell)}
     assert len(rows) > 30
-    assert len(names) > 30
+    assert len(names) > 25
     files = ("stores/verbs/{}.py", "stores/sqlite/sql/{}.sql", "stores/postgres/sql/{}.sql")
     assert [one.format(name) for name in sorted(names) for one in files if not exists(one.format(name))] == []
 

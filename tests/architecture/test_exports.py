@@ -67,7 +67,8 @@ def test_the_top_stays_small():
 
 
 def test_every_error_of_the_tree_can_be_imported():
-    assert set(leasehold.errors.__all__) == own_classes(tree)
+    base = {"Portable"}  # what makes them survive pickling
+    assert set(leasehold.errors.__all__) == own_classes(tree) - base
 
 
 def test_every_signal_that_a_handler_may_raise_can_be_imported_from_the_top():

@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "worker": ("worker", "run", "runners", "tasks", *STORE, "threads", "domain"),
     "operations": ("operations", *STORE, "threads", "domain"),
     "client": ("client", "operations", "tasks", "threads", "domain"),
-    "wiring": (*ROOMS, "stores", "runners", "domain"),
+    "wiring": (*ROOMS, "stores", "runners", "threads", "domain"),
     "view": ("wiring", *ROOMS, "threads", "domain"),
     "app": ("wiring", "view", *ROOMS, "stores", "runners", "threads", "domain"),
     "demo": ("demo", "app", "types", "surfaces.cli", "domain"),

@@ -105,7 +105,9 @@ def test_every_file_of_statements_has_verbs_of_its_name():
     """Who looks for a statement finds it by the name of the stage, and the other way round."""
     verbs = {path.stem for path in (PACKAGE / "stores" / "verbs").glob("*.py")} - {"__init__"}
     files = {path.stem for path in sql_files("sqlite")}
-    assert files - verbs == {"migrate"}, "migrate.sql belongs to database/migrate.py and the dialects' stores"
+    assert files - verbs == {"migrate"}, (
+        "migrate.sql belongs to database/statements.py and the dialects' stores"
+    )
     assert verbs - files == set()
 
 

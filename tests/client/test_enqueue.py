@@ -13,8 +13,7 @@ from pydantic import AfterValidator, BaseModel
 
 from leasehold import Leasehold, Retry, State
 from leasehold.errors import DuplicateJob, InvalidInput, InvalidTask
-from leasehold.tasks.options import CallOptions, TaskOptions
-from leasehold.tasks.settings import CallSettings, TaskSettings
+from leasehold.tasks.settings import CallOptions, CallSettings, TaskOptions, TaskSettings
 from leasehold.testing import START
 
 
@@ -302,10 +301,10 @@ def test_the_same_many_calls_twice_make_them_once(backend):
 def test_many_calls_whose_checks_take_long_are_checked_before_they_are_sent(backend, monkeypatch):
     """The server ends a statement that hangs for too long."""
     if backend.name == "postgres":
-        from leasehold.stores.postgres import enqueue
+        from leasehold.stores.postgres import store
         from leasehold.stores.postgres.database import PostgresSession
 
-        monkeypatch.setattr(enqueue, "MOST_ENCODING_SECONDS", 0.0)
+        monkeypatch.setattr(store, "MOST_ENCODING_SECONDS", 0.0)
         real = PostgresSession.copy
         seen = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasehold import Rate, Slot
-from leasehold.domain.checks.names import LONGEST_NAME, storable_name
+from leasehold.domain.checks.texts import LONGEST_NAME, storable_name
 from leasehold.errors import DuplicateJob
 
 URL = "https://example.org/" + "a" * 3000

@@ -12,7 +12,7 @@ from dataclasses import fields
 import pytest
 
 from leasehold import Job, Leasehold
-from leasehold.client.aio import aio
+from leasehold.threads import aio
 from leasehold.types import WorkerOptions
 from leasehold.worker.settings import WorkerSettings
 

@@ -9,6 +9,7 @@ import pytest
 from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.errors import DatabaseUnreachable, InvalidInput, JobNotFound
 from leasehold.domain.outcome import (
+    ERROR_LIMIT,
     AttemptTimedOut,
     Breached,
     Crashed,
@@ -24,7 +25,6 @@ from leasehold.domain.outcome import (
 from leasehold.domain.policy import Policy
 from leasehold.domain.records import Filter
 from leasehold.domain.states import State
-from leasehold.domain.transitions import ERROR_LIMIT
 from leasehold.stores.open import open_store
 from leasehold.stores.results import Ending
 from tests.backends import new_id, new_job, put

@@ -6,12 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.domain import failures
+from leasehold.domain import search
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.outcome import DeadlinePassed, Failure
 from leasehold.domain.records import Filter
 from leasehold.domain.states import State
-from leasehold.operations import failures as operations_on_failures
+from leasehold.operations import search as operations_on_failures
 from leasehold.operations.operations import Operations
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
@@ -104,7 +104,7 @@ def test_a_filter_that_finds_few_is_followed_only_so_far(
 ):
     for queue in ("q", *["other"] * 5):
         fail(store, "a", queue=queue)
-    monkeypatch.setattr("leasehold.stores.verbs.search.WINDOW", 2)
+    monkeypatch.setattr("leasehold.stores.verbs.inspect.WINDOW", 2)
     found = operations.list_failures(filter=Filter(queue="q"))
     assert (found.looked, found.cut) == (1, False)
     monkeypatch.setattr(operations_on_failures, "MOST_READS", 2)
@@ -122,7 +122,7 @@ def test_a_list_has_so_many_groups_and_counts_the_others(
     assert (len(found.groups), found.left_out) == (2, 1)
 
 
-@pytest.mark.parametrize("limit", [0, failures.MOST_FAILURES + 1, True])
+@pytest.mark.parametrize("limit", [0, search.MOST_FAILURES + 1, True])
 def test_a_limit_out_of_range_is_refused(operations: Operations, limit: int):
     with pytest.raises(InvalidInput, match="limit"):
         operations.list_failures(limit)

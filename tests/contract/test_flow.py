@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 
+from leasehold.domain.dependencies import Flow
 from leasehold.domain.errors import InvalidInput, JobNotFound
-from leasehold.domain.flow import Flow
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.states import State
-from leasehold.operations import flow as operations_on_flow
+from leasehold.operations import search as operations_on_flow
 from leasehold.operations.operations import Operations
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
@@ -98,7 +98,7 @@ def test_of_more_jobs_than_asked_for_the_nearest_are_told(store: JobStore, opera
 def test_of_a_job_with_very_many_ties_some_are_read(
     store: JobStore, operations: Operations, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(operations_on_flow, "TIES", 1)
+    monkeypatch.setattr(operations_on_flow, "MOST_TIES", 1)
     parent = put(store)
     store.enqueue([new_job(after=(parent.id,)) for _ in range(20)])
     flow = operations.read_flow(parent.id, 5)

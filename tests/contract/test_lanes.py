@@ -27,7 +27,7 @@ from leasehold.domain.policy import Policy
 from leasehold.domain.states import FINAL, State
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
-from leasehold.stores.verbs.gates import gate_id
+from leasehold.stores.verbs.limits import gate_id
 from leasehold.testing import START, ManualClock
 from tests.backends import Backend, new_job, put
 from tests.contract.lives import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leasehold.domain.budgets import Spend
-from leasehold.domain.checks.cursors import cursor_of
+from leasehold.domain.checks.payload import cursor_of
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.groups import GROUP_TOTAL_CAP
 from leasehold.domain.outcome import Failure, Success

@@ -16,7 +16,7 @@ from leasehold.domain.search import MOST_LOOKED, SLACK, Search, SearchPage
 from leasehold.domain.states import State
 from leasehold.operations.operations import Operations
 from leasehold.stores.store import JobStore
-from leasehold.stores.verbs import search as verbs
+from leasehold.stores.verbs import inspect as verbs
 from leasehold.testing import ManualClock
 from tests.backends import Backend, new_job, put
 from tests.contract.lives import end, in_state, run
@@ -130,8 +130,8 @@ def test_what_is_not_found_for_its_secrecy_leaves_no_gap_in_the_pages(
 def test_a_page_looks_at_so_many_jobs_and_says_so(
     store: JobStore, operations: Operations, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(verbs, "ROUND", 10)
-    assert verbs.ROUNDS == MOST_LOOKED // 2000
+    monkeypatch.setattr(verbs, "SEARCH_ROUND", 10)
+    assert verbs.SEARCH_ROUNDS == MOST_LOOKED // 2000
     oldest = put(store, args=args(target="needle"))
     store.enqueue([new_job() for _ in range(120)])
     first = operations.search_jobs(Search(text="needle"))
@@ -147,7 +147,7 @@ def test_a_page_looks_at_so_many_jobs_and_says_so(
 def test_every_match_is_on_one_page(
     store: JobStore, operations: Operations, monkeypatch: pytest.MonkeyPatch, limit: int, rounds: int
 ):
-    monkeypatch.setattr(verbs, "ROUND", rounds)
+    monkeypatch.setattr(verbs, "SEARCH_ROUND", rounds)
     made = [put(store, args=args(target="needle" if n % 3 == 0 else "hay")).id for n in range(20)]
     pages = all_pages(operations, Search(text="needle"), limit)
     assert [job for page in pages for job in page] == made[::3][::-1]

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import pytest
 
-from leasehold.domain.checks.instants import EARLIEST, LATEST
+from leasehold.domain.checks.times import EARLIEST, LATEST
 from leasehold.domain.outcome import Failure
 from leasehold.domain.records import Filter
 from leasehold.domain.states import State

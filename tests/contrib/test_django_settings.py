@@ -12,7 +12,7 @@ from django.db.utils import ConnectionHandler
 from django.test import override_settings
 from psycopg.conninfo import conninfo_to_dict
 
-from leasehold.contrib.django import settings as ours
+from leasehold.contrib.django import project as ours
 
 POSTGRES = "django.db.backends.postgresql"
 SQLITE = "django.db.backends.sqlite3"

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.domain.checks.durations import seconds
+from leasehold.domain.checks.times import seconds
 from leasehold.domain.errors import InvalidInput
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from leasehold.domain.failures import LONGEST_FINGERPRINT, fingerprint, first_line
+from leasehold.domain.search import LONGEST_FINGERPRINT, fingerprint, first_line
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.errors import InvalidInput, NotSerializable
-from leasehold.domain.transitions import ERROR_LIMIT, clean_error
+from leasehold.domain.outcome import ERROR_LIMIT, clean_error
 
 json_values = st.recursive(
     st.none()

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from leasehold.worker.drain import LEAST_SETTLES
+from leasehold.worker.attempts import LEAST_SETTLES
 from tests.faults.conftest import MakePlace
 from tests.faults.harness import Fleet, Place, WorkerProcess, check, is_root, wait_for
 from tests.servers import PostgresServer

@@ -21,21 +21,20 @@ from mcp import Client
 
 from leasehold import Leasehold
 from leasehold.domain.budgets import Spend
-from leasehold.domain.hooks import EVENTS, Notification
+from leasehold.domain.hooks import EVENTS, WEBHOOK_QUEUE, Notification, body_of, new_secret
 from leasehold.domain.job import TIED
 from leasehold.domain.outcome import DeadlinePassed, Failure, QuestionAsked, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.records import Scope
 from leasehold.domain.tokens import SCOPES, Access
-from leasehold.domain.webhooks import QUEUE, body_of, new_secret
 from leasehold.http import create_app
 from leasehold.operations.operations import Operations
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
-from leasehold.surfaces.guard.callers import Caller
+from leasehold.surfaces.guard import Caller
 from leasehold.surfaces.mcp.server import make_server
 from leasehold.testing import ManualClock
-from leasehold.worker.webhooks import make_delivery
+from leasehold.worker.hooks import make_delivery
 from tests.architecture.sources import PACKAGE
 from tests.backends import Backend, put
 from tests.contract.lives import OWNER, SITE, claim_one, end, lose, orphan, run
@@ -106,7 +105,7 @@ def webhooks() -> str:
         _make_events_happen(store, clock)
         store.enqueue_events(["webhook:all"], make_delivery)
         operations.try_webhook("all")
-        posted = [json.loads(grant.args)["body"] for grant in store.claim(OWNER, [QUEUE], 100)]
+        posted = [json.loads(grant.args)["body"] for grant in store.claim(OWNER, [WEBHOOK_QUEUE], 100)]
         backend.close_opened()
         posted.append(body_of(_stall(f"sqlite:///{folder}/stall.db")))
     bodies = [json.loads(TIME.sub("<time>", ID.sub("<id>", text))) for text in posted]

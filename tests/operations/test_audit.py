@@ -13,16 +13,15 @@ import pytest
 
 from leasehold.domain.audit import AuditRow
 from leasehold.domain.bulk import BulkRequest
-from leasehold.domain.hooks import Listener
+from leasehold.domain.hooks import Listener, checked_webhook, listeners_for, new_secret
+from leasehold.domain.limits import PauseWindow
 from leasehold.domain.mirror import Mirror
 from leasehold.domain.outcome import QuestionAsked, Success
-from leasehold.domain.pause_window import PauseWindow
 from leasehold.domain.policy import Policy
 from leasehold.domain.records import Filter
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopRequest
-from leasehold.domain.webhooks import checked_webhook, listeners_for, new_secret
 from leasehold.errors import (
     DatabaseUnreachable,
     DuplicateJob,
@@ -543,7 +542,7 @@ def test_a_try_that_the_database_wants_repeated_is_recorded_once(
     """On SQLite, which has one writer, nothing is repeated."""
     import psycopg
 
-    from leasehold.stores.database import audit
+    from leasehold.stores.verbs import audit
 
     tries = []
     real = audit.insert_entry
@@ -621,7 +620,7 @@ def test_a_cursor_of_nobody_is_refused(scene: Scene, wrong: Any):
 
 def test_a_lane_with_a_long_name_is_found_and_told_whole(scene: Scene):
     lane = "x" * 500
-    from leasehold.domain.checks.names import storable_name
+    from leasehold.domain.checks.texts import storable_name
 
     put(scene.store, lane=storable_name(lane, "lane"), long_names=((storable_name(lane, "lane"), lane),))
     (grant,) = scene.store.claim("w", ["default"], 1)

@@ -8,12 +8,11 @@ import pytest
 
 from leasehold.domain.budgets import Spend
 from leasehold.domain.errors import JobNotFound
-from leasehold.domain.explanation import Hold
 from leasehold.domain.job import Grant, Job
 from leasehold.domain.outcome import Breached, Detached, Failure, QuestionAsked, Stopped, Success
 from leasehold.domain.policy import Policy
-from leasehold.domain.records import WorkerCard
-from leasehold.operations.explain.job import explain
+from leasehold.domain.records import Hold, WorkerCard
+from leasehold.operations.explain import explain
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock

@@ -16,7 +16,7 @@ from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Success
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.errors import DatabaseUnreachable, GroupOnHold, InvalidInput
-from leasehold.operations import group_watch
+from leasehold.operations import groups as operations_on_groups
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs import groups
@@ -210,7 +210,7 @@ def test_200_waiters_cost_what_one_costs(app: Leasehold, reads: Counter[str]):
 
 
 def test_the_watcher_ends_after_its_last_waiter_and_starts_again(app: Leasehold, monkeypatch):
-    monkeypatch.setattr(group_watch, "LINGER_FOR", 0.05)
+    monkeypatch.setattr(operations_on_groups, "LINGER_FOR", 0.05)
     app.enqueue("work", group="g")
     for _ in range(2):
         app.group("g").status(wait=0.02, since=1)
@@ -221,7 +221,7 @@ def test_the_watcher_ends_after_its_last_waiter_and_starts_again(app: Leasehold,
 
 
 def test_with_hints_cut_off_a_change_is_seen_within_the_floor(app: Leasehold, monkeypatch):
-    monkeypatch.setattr(group_watch, "POLL_LISTENING", group_watch.POLL_NOT_LISTENING)
+    monkeypatch.setattr(operations_on_groups, "POLL_LISTENING", operations_on_groups.POLL_NOT_LISTENING)
     deaf = app.__internals__.store.group_wakeups("postgresql://nobody@127.0.0.1:1/nowhere")
     monkeypatch.setattr(app.__internals__.store, "group_wakeups", lambda _=None: deaf)
     monkeypatch.setattr(app.__internals__.store, "notify_watchers", lambda: None)
@@ -401,5 +401,5 @@ def test_runs_that_tell_much_are_looked_at_twice_a_second(app: Leasehold, reads:
             noted = waiting.result().noted
             answers += 1
     took = time.monotonic() - began_at
-    assert answers <= took / group_watch.COUNT_UPDATES_EVERY + 3
+    assert answers <= took / operations_on_groups.COUNT_UPDATES_EVERY + 3
     assert place > 3 * answers

@@ -6,7 +6,7 @@ import pytest
 
 from bench.backgrounds import BATCH, KIND, NOTHING, OWNER, QUEUE
 from leasehold.domain.outcome import Success
-from leasehold.stores.postgres import prepared
+from leasehold.stores.postgres import connections
 from leasehold.stores.postgres.database import PostgresSession
 from leasehold.stores.results import Ending
 from tests.backends import new_job
@@ -48,7 +48,7 @@ def test_a_hot_statement_is_not_planned_for_every_batch(
 def test_a_plan_made_for_a_small_table_is_not_kept_for_a_large_one(
     postgres_url: str, postgres_schema: str, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(prepared, "PLANS_LAST", 0.0)
+    monkeypatch.setattr(connections, "PLANS_LAST", 0.0)
     scene = Scene(postgres_url, postgres_schema)
     store = scene.store.another()  # one connection: what it reads is counted in one place
 

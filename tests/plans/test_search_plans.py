@@ -16,8 +16,7 @@ from leasehold.domain.states import State
 from leasehold.operations.operations import Operations
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
-from leasehold.stores.verbs.inspect import WINDOW
-from leasehold.stores.verbs.search import ROUND_WINDOW
+from leasehold.stores.verbs.inspect import ROUND_WINDOW, WINDOW
 from tests.backends import new_id, new_job
 from tests.plans.postgres import MODES
 from tests.plans.postgres import Scene as PostgresScene

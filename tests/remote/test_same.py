@@ -33,7 +33,7 @@ from leasehold.errors import (
 )
 from leasehold.operations.json_records import from_json, to_json
 from leasehold.remote import Remote, operator
-from leasehold.remote.problems import ERRORS, error_of
+from leasehold.remote.exchange import ERRORS, error_of
 from leasehold.surfaces.http.problems import _ERRORS, answer_to
 from leasehold.types import (
     Bulk,

@@ -9,7 +9,7 @@ import pytest
 from leasehold import Context, Fail, Pause, Retry, Snooze, State
 from leasehold.domain.outcome import Breached, Failure, Snoozed, Stopped
 from leasehold.errors import InvalidInput, OverBudget
-from leasehold.run.error_text import describe
+from leasehold.run.exceptions import describe
 from leasehold.run.exceptions import outcome_of as judge
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import TaskSettings

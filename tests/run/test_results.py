@@ -12,7 +12,7 @@ import pytest
 from leasehold import Context, Leasehold, State, SyncContext
 from leasehold.domain.checks.payload import LARGEST
 from leasehold.errors import InvalidInput, ResultMissing
-from leasehold.stores.database import result_files
+from leasehold.stores.verbs import results
 from tests.workers import burst
 
 LARGE = "x" * (LARGEST + 1)
@@ -127,13 +127,13 @@ def test_a_file_that_is_gone_does_not_hide_the_rest_of_its_group(app, folder):
 def test_a_large_write_does_not_block_the_loop(app, monkeypatch):
     """Otherwise nothing on the loop could end the wait, and the worker would hang."""
     go_on = threading.Event()
-    real = result_files.ResultFiles.write
+    real = results.ResultFiles.write
 
     def slow(self, job_id, token, text):
         assert go_on.wait(20), "the loop stood still"
         return real(self, job_id, token, text)
 
-    monkeypatch.setattr(result_files.ResultFiles, "write", slow)
+    monkeypatch.setattr(results.ResultFiles, "write", slow)
 
     @app.task(result="file")
     async def large() -> str:
@@ -156,7 +156,7 @@ def test_a_disk_that_is_full_fails_the_run_and_not_the_worker(app, monkeypatch):
         tries.append(token)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(result_files.ResultFiles, "write", full)
+    monkeypatch.setattr(results.ResultFiles, "write", full)
 
     @app.task(result="file")
     def work() -> int:

@@ -16,8 +16,8 @@ from bench.commits import counter
 from leasehold import Context, Pause, Retry, Snooze, State, SyncContext
 from leasehold.domain.errors import InvalidInput
 from leasehold.errors import DuplicateStep
-from leasehold.run import step_batch
-from leasehold.run.step_batch import BATCH_STEPS
+from leasehold.run import steps
+from leasehold.run.steps import BATCH_STEPS
 from tests.backends import Backend
 from tests.workers import burst, until
 
@@ -504,7 +504,7 @@ def burst_until_queued(app, job) -> None:
 
 def test_a_batch_whose_run_does_something_else_is_written_after_about_a_second(app, backend, monkeypatch):
     # Long enough for a look right after the step.
-    monkeypatch.setattr(step_batch, "BATCH_SECONDS", 3.0)
+    monkeypatch.setattr(steps, "BATCH_SECONDS", 3.0)
     go = threading.Event()
 
     @app.task

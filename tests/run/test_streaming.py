@@ -19,7 +19,7 @@ import pytest
 
 from leasehold import Context, Retry, State, SyncContext
 from leasehold.errors import InvalidInput, NotSerializable, StreamFull, WaitTimedOut
-from leasehold.run import stream_buffer
+from leasehold.run import state
 from leasehold.run.handler_state import HandlerState
 from leasehold.types import Notification
 from leasehold.worker.watchdog import WATCH_EVERY
@@ -184,7 +184,7 @@ def test_a_log_takes_everything(app):
 
 # -- too much --------------------------------------------------------------------------------------------------------
 def test_a_plain_handler_waits_when_too_much_is_told(app, door, monkeypatch):
-    monkeypatch.setattr(stream_buffer, "MOST_EVENTS", 20)
+    monkeypatch.setattr(state, "MOST_EVENTS", 20)
     reported, waited, done = [], [], threading.Event()
 
     @app.task
@@ -210,7 +210,7 @@ def test_a_plain_handler_waits_when_too_much_is_told(app, door, monkeypatch):
 
 
 def test_a_plain_handler_that_waits_to_tell_can_be_stopped(app, door, monkeypatch):
-    monkeypatch.setattr(stream_buffer, "MOST_EVENTS", 20)
+    monkeypatch.setattr(state, "MOST_EVENTS", 20)
     reported = []
 
     @app.task(timeout=1.0, retry=Retry(max_attempts=1))
@@ -231,7 +231,7 @@ def test_a_plain_handler_that_waits_to_tell_can_be_stopped(app, door, monkeypatc
 
 
 def test_an_async_handler_that_tells_too_much_is_told_so_and_flush_helps(app, monkeypatch):
-    monkeypatch.setattr(stream_buffer, "MOST_EVENTS", 20)
+    monkeypatch.setattr(state, "MOST_EVENTS", 20)
     raised = []
 
     @app.task
@@ -284,19 +284,19 @@ def test_progress_is_written_at_most_twice_a_second_and_the_last_one_counts(app,
     progress = job.progress()
     assert (progress.done, progress.total, progress.note) == (150, 150, "step 150")
     ((writes,),) = backend.query("SELECT last_seq FROM leasehold.stream")
-    assert 2 <= writes <= took[0] / stream_buffer.PROGRESS_EVERY + 2
+    assert 2 <= writes <= took[0] / state.PROGRESS_EVERY + 2
     assert backend.query("SELECT count(*) FROM leasehold.event") == [(1,)]
 
 
 def test_progress_that_comes_while_the_last_is_being_written_waits_its_turn():
-    stream = stream_buffer.RunStream(SimpleNamespace(id="j", token=1, attempt=1))
+    stream = state.RunStream(SimpleNamespace(id="j", token=1, attempt=1))
     stream.add("progress", "1", None, "")
     on_its_way = stream.take(upto=1, most=500)
     stream.add("progress", "2", None, "")
     written_at = time.monotonic()
     stream.wrote(on_its_way)
     assert [note.data for note in stream.notes] == ["2"]
-    assert stream.due_at >= written_at + stream_buffer.PROGRESS_EVERY
+    assert stream.due_at >= written_at + state.PROGRESS_EVERY
 
 
 def test_progress_keeps_its_place_among_the_events(app):

@@ -10,7 +10,7 @@ import pytest
 
 from leasehold import Context, Retry, State, SyncContext
 from leasehold.errors import InvalidInput
-from leasehold.run import track as tracking
+from leasehold.run import stream as tracking
 from leasehold.run.handler_state import HandlerState
 from tests.workers import burst
 

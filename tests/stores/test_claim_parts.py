@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from leasehold.stores.postgres.take import LaneTake
+from leasehold.stores.postgres.claim import LaneTake
 from tests.backends import Backend, put
 
 

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from leasehold.domain.errors import DatabaseUnreachable, JobNotFound
+from leasehold.stores.postgres.connections import MOST_PREPARED
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
-from leasehold.stores.postgres.prepared import MOST_PREPARED
 from leasehold.stores.postgres.store import PostgresStore
 from tests.backends import Backend, new_id, new_job
 from tests.servers import PostgresServer

@@ -13,9 +13,9 @@ from leasehold import Leasehold
 from leasehold.domain.errors import DatabaseUnreachable, InvalidInput
 from leasehold.domain.outcome import Success
 from leasehold.stores.database.wakeups import Hint
+from leasehold.stores.open import MOST_FILES
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
-from leasehold.stores.store_registry import MOST_FILES
 from leasehold.stores.tenants.multi_store import TO_CONTROL, ManyStores, takes_id
 from leasehold.stores.tenants.tenant_store import VERBS, TenantStore
 from tests.backends import Backend, new_job

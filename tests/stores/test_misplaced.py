@@ -6,7 +6,7 @@ import pytest
 
 from leasehold.domain.states import State
 from leasehold.stores.store import JobStore
-from leasehold.stores.verbs import database_checks
+from leasehold.stores.verbs import workers
 from leasehold.testing import ManualClock
 from tests.backends import Backend, put
 from tests.contract.lives import in_state, orphan
@@ -72,5 +72,5 @@ def test_the_search_ends_after_so_many_jobs(
     for _ in range(5):
         put(store)
     backend.query("DELETE FROM leasehold.ready")
-    monkeypatch.setattr(database_checks, "LOOKED_AT", 2)
+    monkeypatch.setattr(workers, "JOBS_EXAMINED", 2)
     assert len(store.misplaced()) == 2

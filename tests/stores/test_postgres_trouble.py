@@ -18,13 +18,11 @@ from leasehold import Leasehold
 from leasehold.errors import DatabaseUnfit, DatabaseUnreachable, PermissionMissing, SchemaIncomplete
 from leasehold.stores.database.wakeups import ANYTHING, Hint
 from leasehold.stores.open import open_store
-from leasehold.stores.postgres.database import PostgresDatabase
-from leasehold.stores.postgres.prepared import QuickConnection
-from leasehold.stores.postgres.wakeup import PostgresWakeups
+from leasehold.stores.postgres.connections import QuickConnection
+from leasehold.stores.postgres.database import PostgresDatabase, PostgresWakeups
 from leasehold.stores.store import JobStore
 from leasehold.surfaces.cli.main import run
-from leasehold.tasks.batch import Batch
-from leasehold.tasks.blueprint import new_ids
+from leasehold.tasks.blueprint import Batch, new_ids
 from tests.backends import new_job, put
 from tests.faults.proxy import Proxy
 from tests.servers import PostgresServer

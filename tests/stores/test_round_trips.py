@@ -13,9 +13,9 @@ from psycopg.conninfo import make_conninfo
 
 from leasehold.domain.errors import JobNotFound, ReadTooSlow
 from leasehold.domain.states import State
-from leasehold.operations.read_timeout import reads_within
-from leasehold.stores.postgres import prepared
-from leasehold.stores.postgres.settings import STATEMENT_SECONDS
+from leasehold.operations.local import reads_within
+from leasehold.stores.postgres import connections
+from leasehold.stores.postgres.connections import STATEMENT_SECONDS
 from leasehold.stores.postgres.store import PostgresStore
 from tests.backends import new_job
 from tests.servers import PostgresServer
@@ -86,7 +86,7 @@ def turns(relay: Relay, read: Callable[[], object]) -> int:
 def test_a_limit_of_time_costs_a_read_one_more_round_trip(
     store: PostgresStore, relay: Relay, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(prepared, "PLANS_LAST", 1e9)  # throwing plans away costs one by itself
+    monkeypatch.setattr(connections, "PLANS_LAST", 1e9)  # throwing plans away costs one by itself
     job = new_job()
     store.enqueue([job])
     for _ in range(10):  # so does the driver's preparing of the statement

@@ -165,7 +165,7 @@ def test_a_child_that_is_forked_while_a_thread_writes_can_write(
     store: JobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A disk that is slow for a while is not the question here.
-    monkeypatch.setattr("leasehold.stores.sqlite.gate.FORK_SECONDS", 60.0)
+    monkeypatch.setattr("leasehold.stores.sqlite.connections.FORK_SECONDS", 60.0)
     stop, wrote = threading.Event(), threading.Event()
     made: list[str] = []
 
@@ -265,7 +265,7 @@ def test_a_child_that_is_forked_inside_a_transaction_refuses_and_the_parent_comm
 def test_a_long_transaction_of_a_handler_does_not_hold_up_a_fork_and_the_child_refuses(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leasehold.stores.sqlite.gate.FORK_SECONDS", 0.2)
+    monkeypatch.setattr("leasehold.stores.sqlite.connections.FORK_SECONDS", 0.2)
     put(store)
     lent, go = threading.Event(), threading.Event()
 
@@ -314,7 +314,7 @@ def test_a_child_does_not_wait_for_locks_that_threads_of_its_parent_held(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One thread after the other opens the app, wakes others or starts a run; the child must be able to as well."""
-    monkeypatch.setattr("leasehold.stores.sqlite.gate.FORK_SECONDS", 60.0)
+    monkeypatch.setattr("leasehold.stores.sqlite.connections.FORK_SECONDS", 60.0)
     stop = threading.Event()
     with Leasehold(url) as app:
 

@@ -15,11 +15,11 @@ from psycopg.types.string import TextLoader
 from leasehold.domain.errors import DuplicateJob, InvalidState, JobNotFound
 from leasehold.domain.job import Grant, Job, Renewal
 from leasehold.domain.records import Filter, Page, PauseRecord, Reaped
-from leasehold.stores.database.rows import COLUMNS
+from leasehold.stores.database.places import COLUMNS
 from leasehold.stores.results import Denied, Enqueued, Pruned, Settled
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs import claim, recover, settle
-from leasehold.stores.verbs.gates import gate_id
+from leasehold.stores.verbs.limits import gate_id
 from leasehold.testing import ManualClock
 from tests.backends import TABLES, Backend
 from tests.stores.model_job import EPOCH, PROTOCOL

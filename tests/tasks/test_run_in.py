@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasehold import Leasehold
-from leasehold.domain.checks.sizes import size, size_text
+from leasehold.domain.checks.numbers import size, size_text
 from leasehold.errors import InvalidInput, InvalidTask
 
 

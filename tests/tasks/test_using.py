@@ -13,7 +13,7 @@ from leasehold import Context, Leasehold, Retry, State, SyncContext
 from leasehold.domain.job import Job
 from leasehold.errors import InvalidInput, JobNotSucceeded
 from leasehold.run.attempt import Attempt
-from leasehold.tasks.options import CallOptions
+from leasehold.tasks.settings import CallOptions
 from tests.workers import burst, until
 
 AT = datetime(2030, 1, 1, tzinfo=UTC)

@@ -61,7 +61,7 @@ def audited(store: JobStore) -> int:
 def test_the_pruner_takes_what_is_old_and_nothing_else(
     backend: Backend, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(pruner, "BATCH", 3)
+    monkeypatch.setattr(pruner, "PRUNE_BATCH", 3)
     with Leasehold(backend.url, schema=backend.schema, clock=clock) as app:
         store = app.__internals__.store
         for number in range(7):
@@ -73,7 +73,7 @@ def test_the_pruner_takes_what_is_old_and_nothing_else(
         assert audited(store) == 8, "without an age it is kept for ever"
         role = Pruner(store, KEEP, 90 * DAY)
         beats = 1
-        while role.beat() == pruner.BETWEEN:
+        while role.beat() == pruner.BETWEEN_BATCHES:
             beats += 1
         assert (beats, audited(store)) == (3, 1)
 
@@ -87,7 +87,7 @@ def test_the_pruner_of_many_tenants_prunes_each(backend: Backend, clock: ManualC
         app.tenant("beta").slots.set("gpu", 2)
         many = app.__internals__.shared.stores.serving(["all"])
         role = Pruner(many, KEEP, 90 * DAY)
-        while role.beat() == pruner.BETWEEN:
+        while role.beat() == pruner.BETWEEN_BATCHES:
             pass
         assert [len(app.tenant(name).audit().entries) for name in ("acme", "beta")] == [0, 1]
         assert app.audit().entries == []

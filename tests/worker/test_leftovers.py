@@ -9,7 +9,7 @@ from leasehold.domain.policy import Policy
 from leasehold.run.external import job_of, name_of
 from leasehold.runners.contract import Phase
 from leasehold.runners.subprocess import Command, SubprocessRunner
-from leasehold.worker.execution_cleanup import ExecutionCleanup
+from leasehold.worker.pruner import ExecutionCleanup
 from tests.backends import new_id
 from tests.contract.lives import end, run
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leasehold import Context, Leasehold
-from leasehold.stores.store_registry import MOST_FILES
+from leasehold.stores.open import MOST_FILES
 from leasehold.types import State
 from tests.backends import Backend
 from tests.workers import until

@@ -9,7 +9,7 @@ from typing import get_type_hints
 import pytest
 
 from leasehold.stores.store import JobStore
-from leasehold.worker.process.rpc_server import CALLS, FLUSH
+from leasehold.worker.process.rpc import CALLS, FLUSH
 
 OF_GRANT = {"job_id": "id", "token": "token", "attempt": "attempt"}
 """Parameters of verbs, and the field of the grant that the worker fills in."""

@@ -157,7 +157,7 @@ def test_no_grandchild_outlives_the_run(ends, tmp_path, escape):
 
 @one_store
 def test_a_child_that_does_not_end_after_its_result_is_ended_and_the_result_counts(ends, monkeypatch):
-    monkeypatch.setattr("leasehold.worker.process.child.LINGER", 0.5)
+    monkeypatch.setattr("leasehold.worker.process.attempt.LINGER", 0.5)
     assert ends(tasks.lingers).result(timeout=0) == "done"
 
 

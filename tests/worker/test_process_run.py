@@ -16,7 +16,7 @@ from leasehold.errors import (
     OverBudget,
     StoreError,
 )
-from leasehold.worker.process.answers import read_answer, write_error
+from leasehold.worker.process.rpc import read_answer, write_error
 from tests.worker import process_tasks as tasks
 from tests.workers import burst
 

@@ -14,15 +14,13 @@ from typing import Any
 import pytest
 
 from leasehold import Leasehold
-from leasehold.domain.checks.addresses import is_public
-from leasehold.domain.hooks import WEBHOOK_TASK
+from leasehold.domain.hooks import WEBHOOK_TASK, is_public, key_of, new_secret, signed_headers, verified
 from leasehold.domain.records import Filter
 from leasehold.domain.states import State
-from leasehold.domain.webhooks import key_of, new_secret, signed_headers, verified
 from leasehold.errors import InvalidInput, InvalidSignature
 from leasehold.webhooks import verify
-from leasehold.worker import http_post
-from leasehold.worker.http_post import Refusal, post
+from leasehold.worker import hooks
+from leasehold.worker.hooks import Refusal, post
 from tests.workers import until
 
 SECRET = new_secret(b"0123456789abcdef01234567")
@@ -265,4 +263,4 @@ def test_a_name_with_many_dead_addresses_has_no_more_time_than_one(monkeypatch: 
     with pytest.raises(TimeoutError):
         post("https://many.example/", b"{}", {}, allow_private=False)
     assert len(waits) == 40, "each is tried"
-    assert sum(waits) == pytest.approx(http_post.SECONDS)
+    assert sum(waits) == pytest.approx(hooks.POST_SECONDS)

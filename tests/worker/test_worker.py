@@ -14,7 +14,7 @@ from leasehold import Context, Fail, Leasehold, Pause, Retry, RetryIn, Snooze, S
 from leasehold.domain.outcome import HandedBack, Success
 from leasehold.errors import InvalidInput
 from leasehold.stores.results import Ending
-from leasehold.worker.sigterm import catching_sigterm
+from leasehold.worker.worker import catching_sigterm
 from tests.plans.traced import Traced
 from tests.workers import burst, until
 

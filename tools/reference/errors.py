@@ -11,7 +11,7 @@ import leasehold.errors
 from leasehold.errors import InvalidInput, LeaseholdError
 from leasehold.surfaces.cli.problems import code_of
 from leasehold.surfaces.http.problems import answer_to
-from leasehold.surfaces.mcp.problems import protocol_error
+from leasehold.surfaces.mcp.server import protocol_error
 from tools.reference.source import table
 
 HEAD = """# Errors

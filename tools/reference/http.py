@@ -11,7 +11,7 @@ from leasehold.domain.metrics import BOUNDS, LeaseAge, Metrics, ReadyAge, Rollup
 from leasehold.domain.records import QueueCount
 from leasehold.domain.states import State
 from leasehold.http import create_app
-from leasehold.surfaces.http.route import scope_of
+from leasehold.surfaces.http.routes import scope_of
 from leasehold.surfaces.prometheus import text_of
 from tools.reference.source import table
 

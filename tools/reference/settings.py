@@ -16,9 +16,8 @@ from leasehold.runners.docker.spec import ContainerSpec, Mount
 from leasehold.runners.subprocess import Command
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.external import External
-from leasehold.tasks.options import CallOptions, TaskOptions
 from leasehold.tasks.schedule import ScheduleOptions
-from leasehold.tasks.settings import CallSettings, Retry, TaskSettings
+from leasehold.tasks.settings import CallOptions, CallSettings, Retry, TaskOptions, TaskSettings
 from leasehold.wiring import Internals, Place
 from leasehold.worker.settings import WorkerSettings
 from tools.reference.source import (

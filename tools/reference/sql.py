@@ -7,7 +7,7 @@ import sqlite3
 import psycopg
 
 from leasehold.domain.job import Job
-from leasehold.stores.database.rows import COLUMNS
+from leasehold.stores.database.places import COLUMNS
 from leasehold.stores.database.statements import read_migrations
 from leasehold.tasks.settings import Retry
 from tools.reference.source import annotations_of, field_docs, table

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Unpack
 
-from leasehold.client.aio import aio
 from leasehold.domain.bulk import BulkOptions, BulkReport, BulkRequest
-from leasehold.domain.checks.states import checked_states
 from leasehold.domain.records import Filter
+from leasehold.domain.states import checked_states
 from leasehold.operations.local import Operator
+from leasehold.threads import aio
 
 
 class Bulk:

@@ -1,17 +1,17 @@
-"""Stores new jobs and returns their handles."""
+"""From jobs that shall be stored to the handles of those that are, few bytes each, and the span of an enqueue."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any, Self, overload
 
-from leasehold.client.enqueue_span import EnqueueSpan
 from leasehold.client.job import FindTask, Job
-from leasehold.client.stored_jobs import StoredJobs
-from leasehold.domain.batch import check_size
 from leasehold.domain.errors import PartlyStored
-from leasehold.domain.job import NewJob
-from leasehold.domain.tracing import Tracing
+from leasehold.domain.job import AlikeJobs, NewJob, check_size, with_trace
+from leasehold.domain.tracing import TracedEnqueue, Tracing
 from leasehold.operations.local import EnqueuedJob
 from leasehold.operations.operations import Operations
 
@@ -105,3 +105,118 @@ class Enqueuer:
         """Return the job with the caller's trace, if there is one; another transaction will store it."""
         with EnqueueSpan(self._tracing(), [job], later=True) as span:
             return span.jobs[0]
+
+
+# -- an enqueue while it is under way ----------------------------------------------------------------------------------
+
+
+class EnqueueSpan:
+    """The block around the store's call. Without a tracer it does nothing, and `jobs` are those given."""
+
+    __slots__ = ("_span", "_traced", "jobs")
+
+    def __init__(self, tracing: Tracing | None, jobs: Sequence[NewJob], later: bool = False) -> None:
+        self.jobs = jobs
+        """The jobs to store, with the trace."""
+        self._span: AbstractContextManager[str | None] | None = None
+        if tracing is not None and jobs:
+            self._traced = _described(jobs, later)
+            self._span = tracing.enqueueing(self._traced)
+
+    def __enter__(self) -> Self:
+        if self._span is not None:
+            trace = self._span.__enter__()
+            if trace is not None:
+                self.jobs = with_trace(self.jobs, trace)
+        return self
+
+    def stored(self, made: Sequence[EnqueuedJob]) -> None:
+        """Record the id of a single job: it may be an existing job that holds the same unique key."""
+        if self._span is not None and len(made) == 1:
+            self._traced.job_id = made[0].id
+
+    def __exit__(
+        self, task: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._span is not None:
+            self._span.__exit__(task, error, trace)
+
+
+def _described(jobs: Sequence[NewJob], later: bool) -> TracedEnqueue:
+    """Describe the enqueue; of `AlikeJobs` only the first has to be read."""
+    known = [jobs.first] if isinstance(jobs, AlikeJobs) else jobs
+    queues, tasks = {job.queue for job in known}, {job.task for job in known}
+    return TracedEnqueue(
+        queue=queues.pop() if len(queues) == 1 else None,
+        task=tasks.pop() if len(tasks) == 1 else None,
+        count=len(jobs),
+        job_id=known[0].id if len(jobs) == 1 else None,
+        later=later,
+    )
+
+
+# -- the handles of many jobs ------------------------------------------------------------------------------------------
+
+_SIZE = 16
+"""Bytes of an id."""
+
+
+class JobIds(Sequence[str]):
+    """Ids of jobs, 16 bytes each."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} ids>"
+
+    def __len__(self) -> int:
+        return len(self._bytes) // _SIZE
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(len(self))[index]]
+        start = range(len(self))[index] * _SIZE
+        return str(uuid.UUID(bytes=bytes(self._bytes[start : start + _SIZE])))
+
+    def add(self, ids: Sequence[str]) -> None:
+        self._bytes += bytes.fromhex("".join(ids).replace("-", ""))
+
+
+class StoredJobs(Sequence[Job[Any]]):
+    """What `enqueue_many` returns: a handle of each job, in the order of the calls, made when it is read."""
+
+    def __init__(self, operations: Operations, find_task: FindTask) -> None:
+        self.ids = JobIds()
+        self._created = bytearray()
+        """1 for a job that was created, 0 for one that existed already."""
+        self._operations = operations
+        self._find_task = find_task
+
+    def __repr__(self) -> str:
+        return f"<{len(self):,} jobs>"
+
+    def __len__(self) -> int:
+        return len(self._created)
+
+    @overload
+    def __getitem__(self, index: int) -> Job[Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Job[Any]]: ...
+
+    def __getitem__(self, index: int | slice) -> Job[Any] | list[Job[Any]]:
+        if isinstance(index, slice):
+            return [self[place] for place in range(len(self))[index]]
+        created = bool(self._created[index])
+        return Job(self.ids[index], self._operations, self._find_task, created=created)
+
+    def add(self, made: Sequence[EnqueuedJob]) -> None:
+        self.ids.add([one.id for one in made])
+        self._created += bytes(one.created for one in made)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from leasehold.client.aio import aio
 from leasehold.domain.budgets import BudgetLine
-from leasehold.domain.checks.durations import Duration
-from leasehold.domain.checks.names import Names, checked_name
+from leasehold.domain.checks.texts import Names, checked_name
+from leasehold.domain.checks.times import Duration
 from leasehold.domain.groups import GroupStatus
 from leasehold.domain.records import Page
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopManner, StopReport, StopRequest
 from leasehold.operations import budgets, groups, jobs
 from leasehold.operations.local import Operator
+from leasehold.threads import aio
 
 
 class Group:

@@ -1,4 +1,4 @@
-"""The handle of a job: its attributes as last read, and the verbs on it."""
+"""A job in the user's hands: its facts as last read, the verbs on it, and the questions that jobs ask."""
 
 from __future__ import annotations
 
@@ -7,19 +7,25 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Generic, Self, TypeVar
 
-from leasehold.client.aio import aio
 from leasehold.domain import job as domain
 from leasehold.domain.budgets import BudgetLine, Spending
-from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidInput, JobNotSucceeded, UnreadableResult
-from leasehold.domain.explanation import Explanation
 from leasehold.domain.job import Question
-from leasehold.domain.records import AttemptRecord, HistoryEntry, Relative, StepRecord
+from leasehold.domain.records import (
+    AttemptRecord,
+    Explanation,
+    HistoryEntry,
+    OpenQuestion,
+    Relative,
+    StepRecord,
+)
 from leasehold.domain.states import Flag, State
 from leasehold.domain.stream import LogTail, Progress, Update
 from leasehold.operations import budgets, jobs, questions
 from leasehold.operations.local import Operator
 from leasehold.tasks.definition import TaskDefinition
+from leasehold.threads import aio
 
 R = TypeVar("R")
 FindTask = Callable[[str], TaskDefinition | None]
@@ -315,3 +321,35 @@ class Job(Generic[R]):
 
 def _seconds(timeout: Duration | None) -> float | None:
     return None if timeout is None else seconds(timeout, "timeout")
+
+
+# -- `app.questions` ---------------------------------------------------------------------------------------------------
+
+
+class Questions:
+    """The questions of all jobs."""
+
+    def __init__(self, operator: Operator, find_task: FindTask) -> None:
+        self._operator = operator
+        self._find_task = find_task
+
+    def list(
+        self,
+        *,
+        group: str | None = None,
+        queue: str | None = None,
+        task: str | None = None,
+        limit: int = 100,
+    ) -> list[OpenQuestion]:
+        """List open questions, oldest first."""
+        return self._operator.call(questions.open_questions, group=group, queue=queue, task=task, limit=limit)
+
+    alist = aio(list)
+
+    def answer(self, job_id: str, key: str, value: Any, *, actor: str | None = None) -> Job[Any]:
+        """Answer a question with a JSON value. A waiting job goes on; a paused one keeps the answer. Raises
+        InvalidAnswer if the value does not fit the question, which then stays open."""
+        row = self._operator.call(questions.answer, job_id, key, value, actor=actor)
+        return Job(row.id, self._operator, self._find_task, row)
+
+    aanswer = aio(answer)

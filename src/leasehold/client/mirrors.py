@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Unpack
 
-from leasehold.client.aio import aio
 from leasehold.domain.mirror import Mirror, MirrorOptions, MirrorRow
 from leasehold.operations import mirrors
 from leasehold.operations.local import Operator
-from leasehold.tasks.registry import Registry
+from leasehold.tasks.definition import Registry
 from leasehold.tasks.task import Task
+from leasehold.threads import aio
 
 AnyTask = Task[..., ..., Any, Any]
 

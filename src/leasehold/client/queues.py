@@ -1,17 +1,16 @@
-"""`app.queues`, `app.tasks` and `app.lanes`: pause, resume and list them."""
+"""What operators pause and limit: `app.queues`, `app.tasks`, `app.lanes`, `app.slots` and `app.rates`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Unpack
 
-from leasehold.client.aio import aio
 from leasehold.client.job import FindTask, Job
-from leasehold.domain.pause_window import PauseOptions, PauseWindow
-from leasehold.domain.records import LaneHolder, PauseRecord, QueueRow, Scope
-from leasehold.domain.task_cards import TaskCard
-from leasehold.operations import queues
+from leasehold.domain.limits import PauseOptions, PauseWindow
+from leasehold.domain.records import LaneHolder, PauseRecord, QueueRow, RateRow, Scope, SlotRow, TaskCard
+from leasehold.operations import limits, queues
 from leasehold.operations.local import Operator
+from leasehold.threads import aio
 
 _Cards = list[TaskCard]
 """An alias, because `list` is a method below."""
@@ -90,5 +89,60 @@ class Lanes:
     def list(self) -> list[LaneHolder]:
         """List lanes that are held or halted, each with the job that runs in it or halts it."""
         return self._operator.call(queues.list_lanes)
+
+    alist = aio(list)
+
+
+# -- slots and rates ---------------------------------------------------------------------------------------------------
+
+
+class Slots:
+    """Named resources with so many units each: `app.slots.set("browser", 4)`."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+
+    def set(self, name: str, limit: int, *, actor: str | None = None) -> None:
+        """Let at most `limit` units be in use at once, across all workers. 0 closes the slot; running jobs go on."""
+        self._operator.call(limits.set_slot, name, limit, actor=actor)
+
+    aset = aio(set)
+
+    def list(self) -> list[SlotRow]:
+        """List every slot with its limit, the units in use, and the first 20 jobs that hold them."""
+        return self._operator.call(limits.list_slots)
+
+    alist = aio(list)
+
+
+class Rates:
+    """How often jobs of a key may start: `app.rates.set("openai", "60/min", burst=1)`."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+
+    def set(self, key: str, limit: str, *, burst: int = 1, actor: str | None = None) -> None:
+        """Set how often jobs of a key may start: evenly spaced ("60/min" is one a second), up to `burst` at once after
+        a quiet time. In any window of W seconds, never more than W times the rate, plus `burst`."""
+        self._operator.call(limits.set_rate, key, limit, burst=burst, actor=actor)
+
+    aset = aio(set)
+
+    def close(self, key: str, **closing: Unpack[PauseOptions]) -> None:
+        """Start no job of this key, on any worker, `for_` a duration, `until` an instant, or until `open`. Running jobs
+        go on. `explain()` shows `reason` and `actor`."""
+        self._operator.call(limits.close_rate, key, **PauseWindow(**closing).arguments)
+
+    aclose = aio(close)
+
+    def open(self, key: str, *, actor: str | None = None) -> bool:
+        """Start jobs of this key again. False: it was not closed."""
+        return self._operator.call(limits.open_rate, key, actor=actor)
+
+    aopen = aio(open)
+
+    def list(self) -> list[RateRow]:
+        """List every key with its limit, when the next job may start, and who closed it, why and until when."""
+        return self._operator.call(limits.list_rates)
 
     alist = aio(list)

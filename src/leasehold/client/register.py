@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 from leasehold.client.job import Job
-from leasehold.tasks.signature import AsyncHandlerContext, SyncHandlerContext
+from leasehold.tasks.definition import AsyncHandlerContext, SyncHandlerContext
 from leasehold.tasks.task import Task
 
 A = TypeVar("A", bound=AsyncHandlerContext)

@@ -9,13 +9,13 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 from leasehold.client.job import FindTask, Job
-from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.ids import checked_id
-from leasehold.domain.checks.names import checked_name
+from leasehold.domain.checks.texts import checked_name
+from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.frozen import frozen
 from leasehold.domain.poll import Poll
-from leasehold.domain.run_by_id import ELSEWHERE, NotRun
+from leasehold.domain.records import RETRY_ELSEWHERE, NotRun
 from leasehold.operations.operations import Operations
 from leasehold.threads import to_thread
 
@@ -101,7 +101,7 @@ class RunById:
         except JobNotFound as missing:
             return NotRun(job_id, None, str(missing), None)
         if self._find_task(job.task) is None:
-            return NotRun(job_id, job.state, f"no task is named {job.task!r} here", ELSEWHERE)
+            return NotRun(job_id, job.state, f"no task is named {job.task!r} here", RETRY_ELSEWHERE)
         return self._start(job_id, worker, on_request)
 
     def ended(self, job_id: str, begun: Begun) -> RunResult:

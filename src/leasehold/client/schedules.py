@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
-from leasehold.client.aio import aio
 from leasehold.client.job import FindTask, Job
 from leasehold.domain.records import ScheduleRow
 from leasehold.operations import schedules
 from leasehold.operations.local import EnqueuedJob, Operator
-from leasehold.tasks.registry import Registry
+from leasehold.tasks.definition import Registry
 from leasehold.tasks.schedule import ScheduleOptions, schedule_for
+from leasehold.threads import aio
 
 RunSchedule = Callable[[str, str | None], EnqueuedJob]
 """Makes a job of the schedule with this name, in the name of this actor."""

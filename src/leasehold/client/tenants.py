@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from leasehold.client.aio import aio
 from leasehold.domain.records import TenantRow
 from leasehold.operations import tenants
 from leasehold.operations.operations import Operations
+from leasehold.threads import aio
 
 
 class Tenants:

@@ -5,25 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Unpack
 
-from leasehold.client.aio import aio
 from leasehold.client.bulk import Bulk
 from leasehold.client.group import Group
-from leasehold.client.job import FindTask, Job
-from leasehold.client.limits import Rates, Slots
-from leasehold.client.questions import Questions
-from leasehold.client.queues import Lanes, Queues, Tasks
+from leasehold.client.job import FindTask, Job, Questions
+from leasehold.client.queues import Lanes, Queues, Rates, Slots, Tasks
 from leasehold.client.schedules import RunSchedule, Schedules
 from leasehold.domain.audit import AuditPage
 from leasehold.domain.budgets import BudgetOwner, BudgetPage
-from leasehold.domain.checks.states import checked_states
 from leasehold.domain.groups import GroupPage, GroupState
-from leasehold.domain.leases import LeasePage
-from leasehold.domain.records import Criteria, ExecutionRow, Page, WorkerCard
-from leasehold.domain.states import State
+from leasehold.domain.records import Criteria, ExecutionRow, LeasePage, Page, TaskCard, WorkerCard
+from leasehold.domain.states import State, checked_states
 from leasehold.domain.stop import StopOptions, StopReport, StopRequest
-from leasehold.domain.task_cards import TaskCard
 from leasehold.operations import audit, budgets, groups, jobs, workers
 from leasehold.operations.local import Operator
+from leasehold.threads import aio
 
 
 class View:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leasehold.surfaces.cli.listening import HOST, check_server, choose_port, dashboard_url
+from leasehold.surfaces.cli.options import HOST, check_server, choose_port, dashboard_url
 from leasehold.surfaces.cli.problems import Exit
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import Any, Literal, cast, get_args
 
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.frozen import frozen
-from leasehold.domain.json_fields import shown
+from leasehold.domain.frozen import frozen, shown
 from leasehold.domain.policy import OnBreach, Policy
 
 BudgetScope = Literal["job", "run", "group"]

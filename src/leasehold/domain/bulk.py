@@ -9,8 +9,7 @@ from datetime import datetime
 from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.checks.texts import checked_actor
 from leasehold.domain.errors import InvalidInput, InvalidState, JobNotFound, LeaseholdError, error_code
-from leasehold.domain.frozen import frozen
-from leasehold.domain.json_fields import shown
+from leasehold.domain.frozen import frozen, shown
 from leasehold.domain.records import ALL, Criteria, Filter
 from leasehold.domain.search import Search
 from leasehold.domain.states import State

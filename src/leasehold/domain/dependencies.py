@@ -1,4 +1,6 @@
-"""Dependencies between jobs: what the end of a parent means for its child. The store writes what is decided here.
+"""Dependencies between jobs: what the end of a parent means for its child, and the flow, the graph that they form.
+
+The store writes what is decided here.
 
 A parent has *ended* when it is succeeded, failed, timed out or cancelled. A paused or waiting parent has not ended:
 its child keeps waiting. The decision is made once, in the transaction that ends the parent. A failed parent may be
@@ -11,12 +13,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Literal
 
 from leasehold.domain import operate
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job, OnParentFailure
+from leasehold.domain.outcome import Move
 from leasehold.domain.states import FINAL, State
-from leasehold.domain.transitions import Move
 
 ENDED = FINAL | {State.FAILED, State.TIMED_OUT}
 
@@ -58,3 +61,53 @@ def explained(parent: EndedParent) -> str:
     if parent.state is State.CANCELLED and parent.reason and _ROOT_CAUSE.fullmatch(parent.reason):
         return parent.reason
     return f"job {parent.id} ({parent.task}) ended {parent.state.value}"
+
+
+# -- flows -------------------------------------------------------------------------------------------------------------
+
+FlowRelation = Literal["waits_for", "follow_up"]
+
+
+@frozen
+class FlowNode:
+    """A job in the flow."""
+
+    id: str
+    task: str
+    state: State
+    error: str | None = None
+    """The first line of its error."""
+
+
+@frozen
+class FlowEdge:
+    """A link from an earlier job to a later one."""
+
+    from_id: str
+    to_id: str
+    relation: FlowRelation
+    """`waits_for`: the later job waits for the earlier. `follow_up`: the earlier job's handler enqueued the later."""
+    met: bool | None = None
+    """Whether the later job no longer has to wait. None: it does not wait for the earlier one."""
+
+
+@frozen
+class Flow:
+    """All jobs linked to one job, directly or through others, in either direction."""
+
+    job_id: str
+    """The id of the requested job."""
+    nodes: list[FlowNode]
+    """The jobs: the requested one first, then the nearest."""
+    edges: list[FlowEdge]
+    """The links between these jobs."""
+    cut: bool
+    """There are more jobs, or more links, than are listed."""
+
+
+@frozen
+class Tie:
+    """A link of the requested job, and the job at its other end."""
+
+    edge: FlowEdge
+    other: FlowNode

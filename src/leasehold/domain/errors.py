@@ -1,6 +1,6 @@
 """Every error a user can meet, as one tree.
 
-    LeaseholdError
+LeaseholdError
     ├── InvalidInput                 the call was wrong; nothing was stored
     │   ├── InvalidArguments         a task's arguments do not fit its signature
     │   ├── NotSerializable          a value no store can keep (NaN, NUL, lone surrogate, too large)
@@ -52,12 +52,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
-
-from leasehold.domain.pickling import Portable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from leasehold.domain.capacity import Holder
+
+# -- they survive pickling ---------------------------------------------------------------------------------------------
+
+
+class Portable(BaseException):
+    """An exception that unpickles as it was. By default Python rebuilds an exception from its message, which does not
+    fit these constructors: unpickling would fail, and a process pool would wait for its result for ever."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return rebuilt, (type(self), self.args, vars(self))
+
+
+def rebuilt(kind: type[BaseException], args: tuple[Any, ...], facts: dict[str, Any]) -> BaseException:
+    error = kind.__new__(kind)
+    error.args = args
+    vars(error).update(facts)
+    return error
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
 
 
 class LeaseholdError(Portable, Exception):

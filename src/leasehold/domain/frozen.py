@@ -1,4 +1,5 @@
-"""`@frozen`: the same as `@dataclass(frozen=True, slots=True)`, built in a quarter of the time.
+"""`@frozen`: the same as `@dataclass(frozen=True, slots=True)`, built in a quarter of the time; and marks on its
+fields.
 
 The standard library compiles six methods for each such class (since Python 3.13 at least in one go). We have two
 hundred of these classes, which took a third of the time of `import leasehold`, for every command and worker. Here one
@@ -7,10 +8,11 @@ method is compiled, and the others are plain functions (docs/decisions/0049).
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import MISSING, Field, FrozenInstanceError, dataclass, field, fields
 from operator import attrgetter
-from typing import Any, TypeVar, dataclass_transform, overload
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, dataclass_transform, overload
 
 T = TypeVar("T")
 _set = object.__setattr__
@@ -108,3 +110,45 @@ def _state(self: Any) -> list[Any]:
 def _restore(self: Any, state: list[Any]) -> None:
     for one, found in zip(fields(self), state, strict=True):
         _set(self, one.name, found)
+
+
+# -- how a field looks in JSON -----------------------------------------------------------------------------------------
+
+if TYPE_CHECKING:
+    shown = property
+else:
+
+    class shown(property):
+        """A property that stands in the record's JSON beside its fields."""
+
+
+class Encoded:
+    """The text is JSON; in the record's JSON stands its value, of this type."""
+
+    def __init__(self, kind: Any = Any) -> None:
+        self.kind = kind
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema  # the domain is imported where nothing is validated
+
+        return core_schema.no_info_before_validator_function(_encode, handler(source))
+
+
+class Private:
+    """Stays inside: not in the record's JSON. A record that is read from JSON has this value instead."""
+
+    def __init__(self, instead: Any = None) -> None:
+        self.instead = instead
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.with_default_schema(core_schema.any_schema(), default=self.instead)
+
+
+EncodedObject = Annotated[str, Encoded(dict[str, Any])]
+EncodedJson = Annotated[str | None, Encoded()]
+
+
+def _encode(value: object) -> str | None:
+    return None if value is None else json.dumps(value)

@@ -9,8 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, cast, get_args
 
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.frozen import frozen
-from leasehold.domain.json_fields import shown
+from leasehold.domain.frozen import frozen, shown
 from leasehold.domain.states import LIVE, State
 from leasehold.domain.stop import StopMode
 from leasehold.domain.stream import Progress, Update

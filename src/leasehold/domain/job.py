@@ -1,13 +1,15 @@
-"""The job record, the new job that a producer stores, leases and questions."""
+"""The job record, the new job that a producer stores, leases, questions, and the batch of a bulk enqueue."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Annotated, Literal, NamedTuple
 
-from leasehold.domain.frozen import frozen
-from leasehold.domain.json_fields import EncodedJson, EncodedObject, Private, shown
+from leasehold.domain.errors import InvalidInput
+from leasehold.domain.frozen import EncodedJson, EncodedObject, Private, frozen, shown
 from leasehold.domain.limits import DefaultLimit
 from leasehold.domain.policy import DEFAULT_POLICY, Policy
 from leasehold.domain.states import Flag, State
@@ -289,3 +291,48 @@ class Question:
         if self.expired:
             return "expired"
         return "open" if self.closed_at is None else "closed"
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+MOST_INSERTED = 5_000
+"""Most jobs that one transaction inserts. While SQLite writes, no one else can, not even to renew a lease."""
+
+
+def check_size(number: int, field: str, remedy: str) -> None:
+    if number > MOST_INSERTED:
+        problem = f"{number:,} jobs are more than one transaction makes ({MOST_INSERTED:,})"
+        raise InvalidInput(field, problem, remedy)
+
+
+class AlikeJobs(Sequence[NewJob]):
+    """Jobs that differ only in their ids and arguments. The first job holds what they share; the rest come in pieces,
+    so that a store can send one piece while the next is prepared."""
+
+    ids: Sequence[str]
+    first: NewJob
+
+    @abstractmethod
+    def pieces(self, size: int) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+        """Yield ids and encoded arguments, `size` at a time. Raises at the first job that cannot be stored."""
+
+    @abstractmethod
+    def encode(self, number: int) -> None:
+        """Check and encode the first `number` jobs now."""
+
+    @abstractmethod
+    def with_trace(self, trace: str) -> AlikeJobs:
+        """Return the same jobs with this trace."""
+
+
+def with_trace(jobs: Sequence[NewJob], trace: str) -> Sequence[NewJob]:
+    """Set the trace of every job that has none; a trace given by the caller wins."""
+    if isinstance(jobs, AlikeJobs):
+        return jobs if jobs.first.trace is not None else jobs.with_trace(trace)
+    return [job if job.trace is not None else replace(job, trace=trace) for job in jobs]
+
+
+def any_grouped(jobs: Sequence[NewJob]) -> bool:
+    """Return whether a job belongs to a group. For AlikeJobs the first job answers for all."""
+    looked_at = [jobs.first] if isinstance(jobs, AlikeJobs) else jobs
+    return any(job.group is not None for job in looked_at)

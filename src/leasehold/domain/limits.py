@@ -1,4 +1,4 @@
-"""Limits across all workers: how many units of a slot may be in use, and how fast a rate lets jobs start.
+"""Limits across all workers: units of a slot, starts per rate, and the pause windows of rates, queues and tasks.
 
 A rate is stored as one instant, `next_at`: when the next job would start if jobs came evenly, one every `spacing`
 seconds. It may lie ahead of now by up to `burst` jobs. So in any window of W seconds at most W / spacing + burst jobs
@@ -11,11 +11,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import field
+from datetime import datetime
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypedDict
 
-from leasehold.domain.checks.durations import seconds
-from leasehold.domain.checks.names import storable_name
+from leasehold.domain.checks.texts import checked_actor, checked_reason, storable_name
+from leasehold.domain.checks.times import Duration, checked_instant, seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 
@@ -246,3 +248,50 @@ def default_rate(rate: object) -> tuple[str, float, int] | None:
         return None
     text, spacing = parse_rate(rate.limit, "rate.limit")
     return text, spacing, checked_burst(rate.burst, "rate.burst", spacing)
+
+
+# -- pause windows -----------------------------------------------------------------------------------------------------
+
+
+class PauseOptions(TypedDict, total=False):
+    """The keywords of `app.queues.pause`, `app.tasks.pause` and `app.rates.close`."""
+
+    for_: Duration | None
+    until: datetime | None
+    reason: str | None
+    actor: str | None
+
+
+class ClosingArguments(TypedDict):
+    for_: float | None
+    until: datetime | None
+    reason: str | None
+    actor: str | None
+
+
+@frozen(kw_only=True)
+class PauseWindow:
+    """A pause with a length, with an end, or with neither: then it lasts until someone ends it."""
+
+    for_: Duration | None = None
+    until: datetime | None = None
+    reason: str | None = None
+    """Shown by `why` and in lists."""
+    actor: str | None = None
+    length: float | None = field(init=False)
+    """`for_` in seconds."""
+
+    def __post_init__(self) -> None:
+        if self.for_ is not None and self.until is not None:
+            raise InvalidInput("until", "cannot be given together with for_", "give one of them")
+        if self.until is not None:
+            checked_instant(self.until, "until")
+        checked_reason(self.reason)
+        checked_actor(self.actor)
+        length = None if self.for_ is None else seconds(self.for_, "for_", positive=True)
+        object.__setattr__(self, "length", length)
+
+    @property
+    def arguments(self) -> ClosingArguments:
+        """As the verbs take it."""
+        return {"for_": self.length, "until": self.until, "reason": self.reason, "actor": self.actor}

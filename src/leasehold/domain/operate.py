@@ -6,13 +6,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from leasehold.domain.errors import InvalidState
-from leasehold.domain.expiry import expired
 from leasehold.domain.job import Job
 from leasehold.domain.lanes import STARTED
-from leasehold.domain.outcome import Failure
-from leasehold.domain.settle import settle
+from leasehold.domain.outcome import Failure, Move, clean_error, finish_time
+from leasehold.domain.settle import expired, settle
 from leasehold.domain.states import Flag, State, Trigger, allowed, stronger
-from leasehold.domain.transitions import Move, clean_error, finish_time
 
 
 def _check(job: Job, event: Trigger) -> None:

@@ -6,10 +6,9 @@ from dataclasses import field
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypedDict
 
-from leasehold.domain.checks.names import EVERY_TENANT
-from leasehold.domain.frozen import frozen
-from leasehold.domain.job import OnParentFailure
-from leasehold.domain.json_fields import EncodedJson, EncodedObject, Private, shown
+from leasehold.domain.checks.texts import EVERY_TENANT
+from leasehold.domain.frozen import EncodedJson, EncodedObject, Private, frozen, shown
+from leasehold.domain.job import Job, OnParentFailure
 from leasehold.domain.schedules import Missed, Overlap, Source
 from leasehold.domain.states import State
 
@@ -399,3 +398,132 @@ class OpenQuestion:
     secret: bool
     asked_at: datetime
     expires_at: datetime | None
+
+
+# -- leases as a list shows them ---------------------------------------------------------------------------------------
+
+
+@frozen
+class LeaseRow:
+    """A running job and the worker that holds its lease."""
+
+    job_id: str
+    task: str
+    queue: str
+    group: str | None
+    attempt: int
+    worker: str | None
+    started_at: datetime
+    expires_at: datetime
+    expires_in: float
+    """Seconds until it expires, by the database's clock. Below 0: it was missed, and a worker will take the job."""
+    stop_requested: str | None
+    """`finish`, `pause` or `cancel`."""
+
+
+@frozen
+class LeasePage:
+    """One page of leases."""
+
+    leases: list[LeaseRow]
+    next: str | None
+    """The cursor of the next page; None at the end."""
+
+
+# -- registered tasks, as callers outside the process see them ---------------------------------------------------------
+
+Expose = Literal[True, False, "task", "call"]
+
+
+@frozen(kw_only=True)
+class TaskCard:
+    """A registered task. `arguments` and `result` are JSON Schema; an empty schema accepts anything."""
+
+    name: str
+    queue: str
+    description: str
+    arguments: dict[str, Any]
+    result: dict[str, Any]
+    tags: tuple[str, ...]
+    expose: Annotated[Expose, Private(True)]
+
+
+# -- why a job runs or does not run ------------------------------------------------------------------------------------
+
+Cause = Literal[
+    "resting",
+    "budget",
+    "group_held",
+    "running",
+    "orphan",
+    "no_site",
+    "pending",
+    "parent",
+    "waiting",
+    "not_due",
+    "queue_paused",
+    "task_paused",
+    "lane_blocked",
+    "lane_order",
+    "slot_full",
+    "rate_closed",
+    "rate_spent",
+    "no_worker",
+    "no_handler",
+    "busy",
+    "position",
+    "nothing",
+]
+
+
+@frozen
+class Hold:
+    """One cause that holds a job back. `cause` is for programs, `detail` and `remedy` are for people."""
+
+    cause: Cause
+    detail: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.detail}; {self.remedy}" if self.remedy else self.detail
+
+
+class Explanation(list[Hold]):
+    """All causes in order; printed, one line each."""
+
+    def __str__(self) -> str:
+        return "\n".join(f"{number}. {hold}" for number, hold in enumerate(self, 1))
+
+
+# -- why `run_by_id` cannot run a job now ------------------------------------------------------------------------------
+
+RETRY_SOON = 5.0
+"""Seconds to wait when no time is known: the job waits for a lane, a slot, a rate, a pause or another job."""
+RETRY_ELSEWHERE = 30.0
+"""Seconds to wait for a task not registered here: as long as a worker leaves such a job to others."""
+
+
+@frozen
+class NotRun:
+    """`run_by_id` left the job unchanged. `retry_in`: seconds after which to try again. None: the job is at rest,
+    waits for a person, or does not exist, so a message that carried its id can be acknowledged."""
+
+    job_id: str
+    state: State | None
+    """None: there is no such job."""
+    why: str
+    retry_in: float | None
+
+
+def ask_again_in(job: Job, now: datetime) -> float | None:
+    """Seconds after which a claim of this job may succeed. None: not before someone acts on the job."""
+    match job.state:
+        case State.QUEUED:
+            return (job.available_at - now).total_seconds() if job.available_at > now else RETRY_SOON
+        case State.RUNNING:
+            left = 0.0 if job.lease_expires_at is None else (job.lease_expires_at - now).total_seconds()
+            return left if left > 0 else RETRY_SOON
+        case State.PENDING:
+            return RETRY_SOON if job.unmet and not job.held else None
+        case _:
+            return None

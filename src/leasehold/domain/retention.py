@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 from leasehold.domain.states import State

@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from leasehold.domain.checks.durations import Duration, duration_text, seconds
-from leasehold.domain.checks.names import checked_name
+from leasehold.domain.checks.texts import checked_name
+from leasehold.domain.checks.times import Duration, duration_text, seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 

@@ -1,4 +1,6 @@
-"""`settle` decides every ending: a worker's, the reaper's, a hand-back's. SQL only writes what it returns.
+"""`settle` decides every ending: a worker's, the reaper's, a hand-back's, and that of a job whose time is over.
+
+SQL only writes what it returns.
 
 The table (rows: how the attempt ended; columns: the stop that was requested):
 
@@ -27,8 +29,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import assert_never
 
-from leasehold.domain.expiry import before_grant, expired, granted_too_late
 from leasehold.domain.job import Job
+from leasehold.domain.lanes import STARTED
 from leasehold.domain.outcome import (
     AttemptTimedOut,
     Breached,
@@ -39,15 +41,17 @@ from leasehold.domain.outcome import (
     Failure,
     HandedBack,
     Lost,
+    Move,
     Outcome,
     QuestionAsked,
     Snoozed,
     Stopped,
     Success,
+    clean_error,
+    finish_time,
 )
 from leasehold.domain.policy import Policy, backoff_delay
 from leasehold.domain.states import Flag, State, stronger
-from leasehold.domain.transitions import Move, clean_error, finish_time
 
 
 def settle(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter: float = 0.0) -> Move:
@@ -261,3 +265,61 @@ def _released(job: Job) -> Job:
         execution_name=None,
         execution_started_at=None,
     )
+
+
+# -- expiry ------------------------------------------------------------------------------------------------------------
+
+
+def time_is_over(job: Job, now: datetime) -> bool:
+    return _past_deadline(job, now) or _past_start(job, now)
+
+
+def expired(job: Job, now: datetime) -> Move | None:
+    """Return the move that ends the job. None: it has time left."""
+    if _past_deadline(job, now):
+        after = replace(
+            job,
+            state=State.TIMED_OUT,
+            finished_at=now,
+            reason="the job's deadline has passed",
+            held=False,
+            halts_lane=_keeps_lane(job) and job.policy.on_failure == "halt",
+        )
+    elif _past_start(job, now):
+        after = replace(
+            job, state=State.CANCELLED, finished_at=now, reason="it was not started in time", held=False
+        )
+    else:
+        return None
+    return Move(job, after, "expired", detail=after.reason)
+
+
+def granted_too_late(job: Job) -> bool:
+    """Whether the job was granted after its time was over, and so never ran: the claim that took it died first."""
+    if job.started_at is None or job.execution_site is not None:
+        return False
+    return time_is_over(before_grant(job), job.started_at)
+
+
+def before_grant(job: Job) -> Job:
+    """Return a running job as it was before a grant that was never used: the attempt's number is free again."""
+    first = job.attempt == 1
+    return replace(
+        job,
+        attempt=job.attempt - 1,
+        started_at=None,
+        first_started_at=None if first else job.first_started_at,
+    )
+
+
+def _keeps_lane(job: Job) -> bool:
+    """Whether the job has started in its lane and still keeps it: after a skip, another job may run there."""
+    return job.attempt > 0 and job.lane_at == STARTED
+
+
+def _past_deadline(job: Job, now: datetime) -> bool:
+    return job.deadline_at is not None and job.deadline_at <= now
+
+
+def _past_start(job: Job, now: datetime) -> bool:
+    return job.start_by is not None and job.start_by <= now and job.attempt == 0

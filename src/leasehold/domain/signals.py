@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.pickling import Portable
+from leasehold.domain.checks.times import Duration, seconds
+from leasehold.domain.errors import Portable
 
 
 class Signal(Portable, Exception):

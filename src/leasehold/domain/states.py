@@ -6,7 +6,10 @@ the contract suite walks every (state, event) pair on both stores.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
+
+from leasehold.domain.errors import InvalidInput
 
 
 class State(StrEnum):
@@ -139,3 +142,18 @@ TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
 
 def allowed(state: State, event: Trigger) -> bool:
     return (state, event) in TRANSITIONS
+
+
+# -- states ------------------------------------------------------------------------------------------------------------
+
+
+def checked_states(states: State | str | Iterable[State | str]) -> tuple[State, ...]:
+    """Return one state or several."""
+    return tuple(map(_checked, (states,) if isinstance(states, str) else states))
+
+
+def _checked(name: State | str) -> State:
+    try:
+        return State(name)
+    except ValueError:
+        raise InvalidInput("state", f"{name!r} is not a state", f"known: {', '.join(State)}") from None

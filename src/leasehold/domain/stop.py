@@ -17,14 +17,20 @@ from datetime import datetime
 from typing import Literal, NamedTuple, TypedDict, get_args
 
 from leasehold.domain import operate
-from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.names import Names, checked_name, checked_names, storable_name
-from leasehold.domain.checks.texts import checked_actor, checked_reason
+from leasehold.domain.checks.texts import (
+    Names,
+    checked_actor,
+    checked_name,
+    checked_names,
+    checked_reason,
+    storable_name,
+)
+from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job, NewJob
+from leasehold.domain.outcome import Move
 from leasehold.domain.states import State
-from leasehold.domain.transitions import Move
 
 StopMode = Literal["graceful", "immediate", "full"]
 STOPPABLE = (State.PENDING, State.QUEUED, State.RUNNING, State.WAITING, State.PAUSED)

@@ -9,8 +9,8 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
-from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.names import checked_name
+from leasehold.domain.checks.texts import checked_name
+from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 

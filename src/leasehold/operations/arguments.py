@@ -17,11 +17,18 @@ from leasehold.domain.budgets import (
     checked_owner,
 )
 from leasehold.domain.bulk import MEANT_FOR
-from leasehold.domain.checks.cursors import LONGEST_CURSOR
 from leasehold.domain.checks.ids import checked_id, make_id
-from leasehold.domain.checks.instants import checked_instant
-from leasehold.domain.checks.names import LONGEST_NAME, checked_name, checked_tenant, storable_name
-from leasehold.domain.checks.texts import checked_actor, checked_criterion, checked_reason
+from leasehold.domain.checks.payload import LONGEST_CURSOR
+from leasehold.domain.checks.texts import (
+    LONGEST_NAME,
+    checked_actor,
+    checked_criterion,
+    checked_name,
+    checked_reason,
+    checked_tenant,
+    storable_name,
+)
+from leasehold.domain.checks.times import checked_instant
 from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.groups import GroupState, checked_group_state
 from leasehold.domain.limits import checked_number, parse_rate

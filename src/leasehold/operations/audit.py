@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold.domain.audit import AuditPage
-from leasehold.domain.checks.names import storable_name
+from leasehold.domain.checks.texts import storable_name
 from leasehold.operations.arguments import Limit, Named, SeqCursor
 from leasehold.operations.verb import Backend, read
 

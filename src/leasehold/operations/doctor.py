@@ -1,11 +1,15 @@
-"""The doctor's checks. Those of the database itself are the store's; these are the same on both databases."""
+"""The doctor: what can be wrong around the jobs; and health, what a probe wants to know.
+
+Those of the database itself are the store's; these are the same on both databases.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from leasehold.domain.errors import SchemaOutdated, SchemaTooNew, StoreError
 from leasehold.domain.records import Finding
 from leasehold.domain.states import State
 from leasehold.operations.mirrors import mirror_problems
@@ -151,3 +155,27 @@ def _unserved(store: JobStore) -> Iterator[Finding]:
                 f"{waiting} job(s) of task {row.task!r} wait in queue {row.queue!r}; no live worker serves both",
                 f"start one: leasehold worker MODULE:APP --queues {row.queue}",
             )
+
+
+# -- health ------------------------------------------------------------------------------------------------------------
+# The doctor checks more, and takes longer.
+
+
+def check_health(find_store: Callable[[], JobStore]) -> list[Finding]:
+    """Check that the database answers, its schema fits this code, and a worker is live."""
+    try:
+        store = find_store()
+        store.now()
+        cards = store.list_workers()
+    except (SchemaOutdated, SchemaTooNew) as error:
+        return [Finding("database", "ok", "answers"), Finding("schema", "bad", str(error))]
+    except StoreError as error:
+        return [Finding("database", "bad", str(error))]
+    # A worker without queues runs only jobs of `run_now` and `run_by_id`.
+    alive = [card for card in cards if card.queues and not card.draining]
+    workers = (
+        Finding("workers", "ok", f"{len(alive)} live")
+        if alive
+        else Finding("workers", "bad", "no live worker", "start one: leasehold worker MODULE:APP")
+    )
+    return [Finding("database", "ok", "answers"), Finding("schema", "ok", "current"), workers]

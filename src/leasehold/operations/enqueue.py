@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from leasehold.domain.batch import any_grouped
 from leasehold.domain.errors import DuplicateJob
-from leasehold.domain.job import NewJob
+from leasehold.domain.job import NewJob, any_grouped
 from leasehold.operations.local import LocalOperator
 from leasehold.stores.results import Enqueued, Once
 from leasehold.threads import to_thread

@@ -7,15 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 from leasehold.domain.bulk import RESUMABLE
-from leasehold.domain.checks.names import storable_name
 from leasehold.domain.checks.payload import encode
-from leasehold.domain.checks.texts import checked_criterion
-from leasehold.domain.explanation import Hold
+from leasehold.domain.checks.texts import checked_criterion, storable_name
 from leasehold.domain.job import Job
 from leasehold.domain.records import (
     AttemptRecord,
     Filter,
     HistoryEntry,
+    Hold,
     Page,
     Relation,
     Relative,
@@ -38,9 +37,8 @@ from leasehold.operations.arguments import (
     Since,
     States,
 )
-from leasehold.operations.explain.job import explain as explain_job
-from leasehold.operations.notify import notify_stop, notify_workers
-from leasehold.operations.verb import Backend, read, verb
+from leasehold.operations.explain import explain as explain_job
+from leasehold.operations.verb import Backend, notify_stop, notify_workers, read, verb
 
 _LIVE = tuple(state for state in State if state in LIVE)
 _UNSUCCESSFUL = (State.FAILED, State.TIMED_OUT)

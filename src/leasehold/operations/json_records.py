@@ -13,7 +13,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, create_model
 
-from leasehold.domain.json_fields import Encoded, Private, shown
+from leasehold.domain.frozen import Encoded, Private, shown
 
 EXAMPLE_ID = "019a7c1e-5b0c-7d11-9a3e-0f2d6c4b8a10"
 _IDS = ("id", "job_id")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from leasehold.domain.limits import checked_burst, parse_rate
-from leasehold.domain.pause_window import PauseWindow
+from leasehold.domain.limits import PauseWindow, checked_burst, parse_rate
 from leasehold.domain.records import RateRow, SlotRow
 from leasehold.operations.arguments import Actor, Burst, Duration, Instant, LimitName, RateText, Reason, Units
-from leasehold.operations.notify import notify_workers
 from leasehold.operations.queues import FOR_A_WHILE, closing_detail
-from leasehold.operations.verb import Backend, read, verb
+from leasehold.operations.verb import Backend, notify_workers, read, verb
 
 
 @verb(

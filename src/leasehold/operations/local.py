@@ -1,26 +1,28 @@
-"""`Operator`, which calls verbs on a store here or on a server, and the one on a store."""
+"""Operators: the same call on a store here, or on a server elsewhere."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 from leasehold.domain.audit import audit_entry
 from leasehold.domain.bulk import BulkReport, BulkRequest
-from leasehold.domain.checks.durations import Duration
-from leasehold.domain.checks.names import Names
+from leasehold.domain.checks.texts import SHORTENED, Names
+from leasehold.domain.checks.times import Duration
 from leasehold.domain.groups import GroupStatus
 from leasehold.domain.job import Job
 from leasehold.domain.sensitive import hidden_job
 from leasehold.domain.stop import StopReport, StopRequest
 from leasehold.domain.stream import Update
-from leasehold.operations.long_names import shortened_in, with_full_names
 from leasehold.operations.verb import Backend, KnownTask, Verb
+from leasehold.stores.database.read_timeout import reads_within
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
+
+__all__ = ["reads_within"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -139,3 +141,35 @@ class LocalOperator:
             return list(values)
         whole = self._store.full_names(sorted(found))
         return [with_full_names(value, whole) for value in values]
+
+
+# -- long names --------------------------------------------------------------------------------------------------------
+
+_FIELDS = ("lane", "unique_key", "tags", "name", "key", "detail", "remedy", "target")
+"""Fields that may hold a name made from arguments."""
+
+
+def shortened_in(value: object) -> Iterator[str]:
+    for field in _FIELDS:
+        for text in _texts(getattr(value, field, None)):
+            if "…" in text:
+                yield from SHORTENED.findall(text)
+
+
+def with_full_names(value: T, full_names: Mapping[str, str]) -> T:
+    changes: dict[str, Any] = {}
+    for field in _FIELDS:
+        found = getattr(value, field, None)
+        if any("…" in text for text in _texts(found)):
+            texts = [
+                SHORTENED.sub(lambda match: full_names.get(match[0], match[0]), text)
+                for text in _texts(found)
+            ]
+            changes[field] = texts[0] if isinstance(found, str) else tuple(texts)
+    return replace(value, **changes) if changes else value  # type: ignore[type-var]  # a dataclass, as it has fields
+
+
+def _texts(found: object) -> tuple[str, ...]:
+    if isinstance(found, str):
+        return (found,)
+    return tuple(text for text in found if isinstance(text, str)) if isinstance(found, tuple) else ()

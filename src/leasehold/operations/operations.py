@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from leasehold.domain.checks.names import checked_name
+from leasehold.domain.checks.texts import checked_name
 from leasehold.domain.job import Job, NewJob
+from leasehold.domain.limits import PauseWindow
 from leasehold.domain.mirror import Mirror
-from leasehold.domain.pause_window import PauseWindow
 from leasehold.domain.records import (
     Finding,
     PauseRecord,
@@ -20,8 +20,8 @@ from leasehold.domain.records import (
     QueueRow,
     ScheduleRow,
     Scope,
+    ask_again_in,
 )
-from leasehold.domain.run_by_id import ask_again_in
 from leasehold.domain.schedules import Schedule
 from leasehold.operations import (
     audit,
@@ -39,18 +39,15 @@ from leasehold.operations import (
     workers,
 )
 from leasehold.operations.bulk import BulkOperations
-from leasehold.operations.doctor import check_clock, examine
+from leasehold.operations.doctor import check_clock, check_health, examine
 from leasehold.operations.enqueue import EnqueueOperations
-from leasehold.operations.failures import FailureOperations
-from leasehold.operations.flow import FlowOperations
 from leasehold.operations.groups import GroupOperations
-from leasehold.operations.health import check_health
-from leasehold.operations.job_waits import JobWaits
 from leasehold.operations.local import LocalOperator
 from leasehold.operations.metrics import MetricOperations
 from leasehold.operations.prune import PruneOperations
+from leasehold.operations.search import FailureOperations, FlowOperations
 from leasehold.operations.verb import KnownTask, Verb
-from leasehold.operations.watch import WatchOperations
+from leasehold.operations.watch import JobWaits, WatchOperations
 from leasehold.stores.results import Enqueued
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from leasehold.domain.checks.payload import encode
 from leasehold.domain.job import Job, Question
 from leasehold.domain.records import OpenQuestion
 from leasehold.operations.arguments import Actor, Answer, JobId, Limit, Named, QuestionKey
-from leasehold.operations.notify import notify_workers
-from leasehold.operations.verb import Backend, read, verb
+from leasehold.operations.verb import Backend, notify_workers, read, verb
 
 
 @verb(

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from leasehold.domain.job import Job
-from leasehold.domain.pause_window import PauseWindow
+from leasehold.domain.limits import PauseWindow
 from leasehold.domain.records import COUNT_CAP, LaneHolder, PauseRecord, QueueCount, QueueRow
 from leasehold.domain.states import State
 from leasehold.operations.arguments import Actor, Duration, Instant, LaneName, QueueName, Reason, TaskName
-from leasehold.operations.notify import notify_workers
-from leasehold.operations.verb import Backend, read, verb
+from leasehold.operations.verb import Backend, notify_workers, read, verb
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore

@@ -1,15 +1,30 @@
-"""Search: finds jobs by a text in them, or by the beginning of their ids."""
+"""Finds jobs: by what stands in them, by the beginning of their ids, by how they failed, by the flow they are in."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 from leasehold.domain.checks.ids import LOWEST_ID, id_prefix
+from leasehold.domain.checks.numbers import check_page
+from leasehold.domain.dependencies import Flow, FlowEdge, FlowNode
 from leasehold.domain.errors import InvalidInput, JobNotFound
-from leasehold.domain.records import Filter, Page
-from leasehold.domain.search import Search, SearchPage, checked_search
+from leasehold.domain.records import ALL, Filter, Page
+from leasehold.domain.search import (
+    FAILED_STATES,
+    MOST_FAILURES,
+    MOST_GROUPS,
+    FailedJob,
+    Failures,
+    Search,
+    SearchPage,
+    checked_search,
+    first_line,
+    grouped,
+)
 from leasehold.operations import jobs
+from leasehold.operations.arguments import checked_job_id
 from leasehold.operations.jobs import storable_filter
 from leasehold.operations.local import LocalOperator
 
@@ -58,3 +73,66 @@ class SearchOperations(LocalOperator):
     def short_ids(self, ids: Sequence[str]) -> dict[str, str]:
         """Return, for each id, the shortest beginning that `find_id` finds."""
         return self._store.short_ids(ids)
+
+
+# -- failures ----------------------------------------------------------------------------------------------------------
+
+MOST_READS = 10
+"""Reads at most: a filter without an index finds few jobs per read."""
+
+
+class FailureOperations(LocalOperator):
+    def list_failures(self, limit: int = 1000, filter: Filter = ALL) -> Failures:
+        """List the failed and timed-out jobs that were enqueued last, grouped by task and by what their errors have in
+        common. The filter's other states are ignored."""
+        check_page(limit, MOST_FAILURES)
+        states = tuple(state for state in FAILED_STATES if not filter.states or state in filter.states)
+        if not states:
+            return Failures([], 0, False)
+        kept = replace(storable_filter(filter), states=states)
+        jobs: list[FailedJob] = []
+        before: str | None = None
+        for _ in range(MOST_READS):
+            found, before = self._store.find_failures(kept, limit - len(jobs), before)
+            jobs += found
+            if before is None or len(jobs) == limit:
+                break
+        groups = grouped(jobs)
+        left_out = max(0, len(groups) - MOST_GROUPS)
+        return Failures(groups[:MOST_GROUPS], len(jobs), before is not None, left_out)
+
+
+# -- flows -------------------------------------------------------------------------------------------------------------
+
+MOST_TIES = 10
+"""Ties of each relation that a level reads, per job of the limit."""
+
+
+class FlowOperations(LocalOperator):
+    def read_flow(self, job_id: str, limit: int = 100) -> Flow:
+        """Return the jobs tied to this one in either direction, as parents, children or follow-ups, directly or through
+        others: the nearest, up to `limit`. Pruned jobs are left out, and jobs tied only through them. Raises
+        JobNotFound."""
+        check_page(limit)
+        store, job_id = self._store, checked_job_id(job_id)
+        job = store.get(job_id)
+        error = first_line(job.error) if job.error else None
+        nodes = {job_id: FlowNode(job_id, job.task, job.state, error)}
+        edges: dict[tuple[str, str, str], FlowEdge] = {}
+        level, most, cut = [job_id], MOST_TIES * limit, False
+        while level:
+            ties = store.ties(level, most)
+            read = Counter((tie.edge.relation, tie.other.id == tie.edge.to_id) for tie in ties)
+            cut = cut or most in read.values()
+            level = []
+            for tie in ties:
+                edge = tie.edge
+                edges[edge.from_id, edge.to_id, edge.relation] = edge
+                if tie.other.id not in nodes:
+                    if len(nodes) == limit:
+                        cut = True
+                        continue
+                    nodes[tie.other.id] = tie.other
+                    level.append(tie.other.id)
+        shown = [edge for edge in edges.values() if edge.from_id in nodes and edge.to_id in nodes]
+        return Flow(job_id, list(nodes.values()), shown, cut)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from leasehold.domain.checks.durations import Duration
+from leasehold.domain.checks.times import Duration
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.tokens import (
     LONGEST_TOKEN,

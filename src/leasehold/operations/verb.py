@@ -1,5 +1,8 @@
-"""The table of verbs. A verb is one function with its audit name, scope, HTTP line, checks and help; surfaces derive
-the rest."""
+"""A verb is one function: its name in the audit, scope, HTTP line, checks and help, and who is notified after it.
+
+A verb is one function with its audit name, scope, HTTP line, checks and help; surfaces derive
+the rest.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +30,7 @@ from typing import (
 from pydantic.fields import FieldInfo
 
 from leasehold.domain.bulk import ARGUMENTS, MEANT_FOR, BulkArguments
+from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.domain.tokens import TokenScope
 
@@ -289,3 +293,35 @@ def _title(name: str) -> str:
     """Turn `job.cancel` into `cancel_job`."""
     noun, _, what = name.partition(".")
     return f"{what}_{noun}"
+
+
+# -- who is notified ---------------------------------------------------------------------------------------------------
+
+
+def notify_workers(store: JobStore, answer: object) -> None:
+    """Notify workers: a job or a lane may have become free."""
+    store.notify_workers()
+    _notify_watchers_of(store, answer)
+
+
+def notify_stop(store: JobStore, job: Job) -> None:
+    """Notify the worker that holds the job; if none does, notify all workers, because the job's lane may be free."""
+    if job.stop_requested is None:
+        store.notify_workers()
+    else:
+        store.notify_holders()
+    _notify_watchers_of(store, job)
+
+
+def notify_watchers(store: JobStore, answer: object) -> None:
+    store.notify_watchers()
+
+
+def notify_hooks(store: JobStore, answer: object) -> None:
+    store.notify_hooks()
+
+
+def _notify_watchers_of(store: JobStore, answer: object) -> None:
+    """Notify watchers of groups, if the job has a group."""
+    if getattr(answer, "group", None) is not None:
+        store.notify_watchers()

@@ -1,4 +1,4 @@
-"""Watches a job: its updates and changes of state, in order, from any process, resumable.
+"""Watching jobs: events and changes of state in order, resumable; and waiting, with one thread and one read for all.
 
 A watcher polls, with one indexed read each time, often while updates come and less often while they do not. There is no
 notification: one for every update would wake every worker as well.
@@ -7,17 +7,27 @@ notification: one for every update would wake every worker as well.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
+import os
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import Future, InvalidStateError
+from typing import TYPE_CHECKING
 
-from leasehold.domain.errors import WaitTimedOut
+from leasehold.domain.errors import JobNotFound, WaitTimedOut
 from leasehold.domain.job import Job
 from leasehold.domain.poll import Poll
 from leasehold.domain.states import State
 from leasehold.domain.stream import STATE, Update, UpdatePage
 from leasehold.operations import jobs
+from leasehold.operations.arguments import checked_job_id
 from leasehold.operations.local import LocalOperator
 from leasehold.threads import to_thread
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 PAGE = 500
 FIRST_READ_AFTER, SLOWEST_READ_EVERY = 0.1, 1.0
@@ -117,3 +127,118 @@ def _pause(poll: Poll, row: Job, timeout: float | None) -> float:
     if pause is None:
         raise WaitTimedOut(row.id, timeout or 0.0, row.state.value)
     return pause
+
+
+# -- one thread for all ------------------------------------------------------------------------------------------------
+# A waiter gives the mark of the job that it has seen, and gets a future. The thread reads the marks of all awaited jobs
+# a few times a second, and answers waiters whose job has another mark. There is no notification: one per settle would
+# slow down every plain job. The first waiter starts the thread, and it ends with the last.
+
+logger = logging.getLogger("leasehold.jobs")
+
+POLL_EVERY = 0.2
+"""Seconds between two reads."""
+GONE_MARK = ""
+"""The mark of a job that does not exist."""
+
+
+class JobWatch:
+    """Watches the jobs of one store, in one process."""
+
+    def __init__(self, store: JobStore) -> None:
+        self.store = store
+        self.pid = os.getpid()
+        self._lock = threading.Lock()
+        self._waiters: dict[Future[None], tuple[str, str]] = {}
+        """Each waiter, with its job and the mark that it has seen."""
+        self._thread: threading.Thread | None = None
+        self._no_waiters = threading.Event()
+
+    def expect(self, job_id: str, mark: str) -> Future[None]:
+        """Return a future, done as soon as the job has another mark. Does not block."""
+        future: Future[None] = Future()
+        with self._lock:
+            self._waiters[future] = (job_id, mark)
+            if self._thread is None:
+                self._no_waiters.clear()
+                self._thread = threading.Thread(target=self._run, name="leasehold job watch", daemon=True)
+                self._thread.start()
+        return future
+
+    def drop(self, future: Future[None]) -> None:
+        """Remove a waiter."""
+        with self._lock:
+            self._waiters.pop(future, None)
+            if not self._waiters:
+                self._no_waiters.set()
+
+    def _run(self) -> None:
+        while True:
+            self._no_waiters.wait(POLL_EVERY)
+            with self._lock:
+                if not self._waiters:
+                    self._thread = None
+                    return
+                ids = sorted({job_id for job_id, _ in self._waiters.values()})
+            try:
+                marks = self.store.mark_jobs(ids)
+            except Exception as error:
+                self._fail(error)
+                return
+            self._answer(marks)
+
+    def _answer(self, marks: dict[str, str]) -> None:
+        with self._lock:
+            changed = [
+                f for f, (job_id, mark) in self._waiters.items() if marks.get(job_id, GONE_MARK) != mark
+            ]
+            for future in changed:
+                del self._waiters[future]
+        for future in changed:
+            with contextlib.suppress(InvalidStateError):  # the waiter has just left
+                future.set_result(None)
+
+    def _fail(self, error: Exception) -> None:
+        """Pass a database error to all waiters, who may wait again."""
+        with self._lock:
+            self._thread = None
+            futures = list(self._waiters)
+            self._waiters.clear()
+        logger.debug("stopped watching jobs: %s", error)
+        for future in futures:
+            with contextlib.suppress(InvalidStateError):
+                future.set_exception(error)
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+
+class JobWaits(LocalOperator):
+    _job_watch: JobWatch | None = None
+
+    def job_mark(self, job_id: str) -> str:
+        """Return a mark of the job's present state, for `await_job`. Raises JobNotFound."""
+        job_id = checked_job_id(job_id)
+        mark = self._store.mark_jobs([job_id]).get(job_id)
+        if mark is None:
+            raise JobNotFound(job_id)
+        return mark
+
+    async def await_job(self, job_id: str, mark: str, seconds: float) -> bool:
+        """Wait until the job has another mark, at most so long; False: the time is over. Holds no thread."""
+        watch = self._watch_of_jobs(await to_thread(lambda: self._store))
+        future = watch.expect(checked_job_id(job_id), mark)
+        try:
+            await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+        except TimeoutError:
+            return False
+        finally:
+            watch.drop(future)
+        return True
+
+    def _watch_of_jobs(self, store: JobStore) -> JobWatch:
+        """Return the watch that all waiters share; a new one after a fork or for another store."""
+        watch = self._job_watch
+        if watch is None or watch.store is not store or watch.pid != os.getpid():
+            watch = self._job_watch = JobWatch(store)
+        return watch

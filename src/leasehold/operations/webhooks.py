@@ -8,12 +8,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.hooks import Listener, ListenerRow, Notification
+from leasehold.domain.hooks import (
+    Listener,
+    ListenerRow,
+    Notification,
+    Webhook,
+    checked_webhook,
+    delivery_job,
+    listeners_for,
+    new_secret,
+)
 from leasehold.domain.job import Job
-from leasehold.domain.webhooks import Webhook, checked_webhook, delivery_job, listeners_for, new_secret
 from leasehold.operations.arguments import Actor, Name, NewId
-from leasehold.operations.notify import notify_hooks
-from leasehold.operations.verb import Backend, read, verb
+from leasehold.operations.verb import Backend, notify_hooks, read, verb
 
 
 @read("hooks.list", guard="all queues")

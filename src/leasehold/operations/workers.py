@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from leasehold.domain.leases import LeasePage
-from leasehold.domain.records import ExecutionRow, WorkerCard
+from leasehold.domain.records import ExecutionRow, LeasePage, WorkerCard
 from leasehold.operations.arguments import Limit, Named, PageCursor
 from leasehold.operations.verb import Backend, read
 

@@ -17,7 +17,7 @@ except ModuleNotFoundError as _error:  # pragma: no cover
 else:
     del _httpx2
 
-from leasehold.remote.calls import CallOptions, NewJob
 from leasehold.remote.client import Remote, Tenant
+from leasehold.remote.exchange import CallOptions, NewJob
 
 __all__ = ["CallOptions", "NewJob", "Remote", "Tenant"]

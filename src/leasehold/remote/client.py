@@ -7,10 +7,10 @@ from typing import Any, Unpack
 
 from leasehold.client.job import Job
 from leasehold.client.view import View
-from leasehold.domain.checks.durations import Duration
-from leasehold.domain.checks.names import checked_tenant
-from leasehold.remote import calls
-from leasehold.remote.calls import CallOptions, NewJob, Stored
+from leasehold.domain.checks.texts import checked_tenant
+from leasehold.domain.checks.times import Duration
+from leasehold.remote import exchange
+from leasehold.remote.exchange import CallOptions, NewJob, Stored
 from leasehold.remote.operator import RemoteOperator
 from leasehold.remote.transport import Connections, Transport
 
@@ -34,7 +34,7 @@ class RemoteView(View):
         """Enqueue a task by its name: `api.enqueue("add", {"a": 1}, delay="10m", group="g")`. If the connection is
         lost, the request is sent once more, and still makes one job. With your own `idempotency_key` you can repeat the
         call yourself: all calls with one key make one job within a day."""
-        return self._made(self._transport.run(calls.enqueue(name, args, idempotency_key, settings)))
+        return self._made(self._transport.run(exchange.enqueue(name, args, idempotency_key, settings)))
 
     async def aenqueue(
         self,
@@ -44,19 +44,19 @@ class RemoteView(View):
         idempotency_key: str | None = None,
         **settings: Unpack[CallOptions],
     ) -> Job[Any]:
-        return self._made(await self._transport.arun(calls.enqueue(name, args, idempotency_key, settings)))
+        return self._made(await self._transport.arun(exchange.enqueue(name, args, idempotency_key, settings)))
 
     def enqueue_many(self, jobs: Iterable[NewJob], *, idempotency_key: str | None = None) -> list[Job[Any]]:
         """Enqueue many jobs, of any tasks: `api.enqueue_many([{"task": "add", "args": {"a": 1}, "group": "g"}])`. Up to
         1,000 jobs are stored all or none; more are sent in pieces of 1,000. If a later piece fails, PartlyStored has
         the ids of the jobs that were stored."""
-        made = self._transport.run(calls.enqueue_many(jobs, idempotency_key))
+        made = self._transport.run(exchange.enqueue_many(jobs, idempotency_key))
         return [self._made(one) for one in made]
 
     async def aenqueue_many(
         self, jobs: Iterable[NewJob], *, idempotency_key: str | None = None
     ) -> list[Job[Any]]:
-        made = await self._transport.arun(calls.enqueue_many(jobs, idempotency_key))
+        made = await self._transport.arun(exchange.enqueue_many(jobs, idempotency_key))
         return [self._made(one) for one in made]
 
     def _made(self, made: Stored) -> Job[Any]:

@@ -1,19 +1,51 @@
-"""A request, its answer, and an exchange of several of them. No I/O: `transport.py` sends them, from threads or
-asyncio, so that every verb is written once."""
+"""What is said to a server: a request, its answer or its problem, and a talk of several of them.
+
+No I/O: `transport.py` sends them, from threads or
+asyncio, so that every verb is written once.
+"""
 
 from __future__ import annotations
 
+import inspect
 import json
-from collections.abc import Callable, Generator, Mapping
+import secrets
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any, Literal, TypeVar
+from datetime import datetime
+from itertools import islice
+from typing import Any, Literal, Required, TypeVar
 from urllib.parse import quote
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import to_jsonable_python
+from typing_extensions import TypedDict
 
+from leasehold.domain.capacity import Holder
+from leasehold.domain.checks.payload import encode
+from leasehold.domain.checks.times import Duration, checked_instant, seconds
+from leasehold.domain.errors import (
+    AtCapacity,
+    DuplicateJob,
+    GroupOnHold,
+    IdempotencyKeyReused,
+    InvalidAnswer,
+    InvalidArguments,
+    InvalidInput,
+    InvalidState,
+    JobError,
+    JobNotFound,
+    JobNotSucceeded,
+    LeaseholdError,
+    NotSerializable,
+    ResultMissing,
+    ScheduleNotFound,
+    TenantNotFound,
+    UnknownTask,
+    WaitTimedOut,
+    error_code,
+)
 from leasehold.domain.frozen import frozen
-from leasehold.errors import RemoteError
-from leasehold.remote.problems import error_of
+from leasehold.errors import PartlyStored, RemoteError
 
 T = TypeVar("T")
 
@@ -102,3 +134,167 @@ def unexpected(status: int, problem: str) -> RemoteError:
     return RemoteError(
         status, "unexpected-answer", f"the answer is not one of Leasehold's: {problem}; check the URL"
     )
+
+
+# -- problems → our errors ---------------------------------------------------------------------------------------------
+
+ERRORS: dict[str, type[LeaseholdError]] = {
+    error_code(kind.__name__): kind
+    for kind in (
+        *(JobNotFound, ScheduleNotFound, TenantNotFound, ResultMissing, IdempotencyKeyReused, UnknownTask),
+        *(InvalidArguments, InvalidAnswer, NotSerializable, InvalidInput, DuplicateJob, InvalidState),
+        *(JobNotSucceeded, JobError, GroupOnHold, AtCapacity, WaitTimedOut),
+    )
+}
+
+_HOLDERS = TypeAdapter(tuple[Holder, ...])
+
+
+def error_of(status: int, problem: Any) -> LeaseholdError:
+    """Return the error for a response. `problem` is its body: one of ours, or whatever a proxy sent."""
+    reported = problem if isinstance(problem, dict) else {}
+    code, detail = (
+        str(reported.get("code", "unknown")),
+        str(reported.get("detail", "the server gave no detail")),
+    )
+    if code == "invalid-request":
+        return _invalid_request(reported, detail)
+    kind = ERRORS.get(code)
+    facts = reported.get("facts", {})
+    if kind is None or not isinstance(facts, dict):
+        return RemoteError(status, code, detail)
+    return _rebuilt(kind, detail, facts)
+
+
+def _rebuilt(kind: type[LeaseholdError], detail: str, facts: dict[str, Any]) -> LeaseholdError:
+    """Make the error again, with its facts as attributes; a fact that the server did not send is None."""
+    error = kind.__new__(kind)
+    error.args = (detail,)
+    made_from = (inspect.signature(vars(one)["__init__"]) for one in kind.__mro__ if "__init__" in vars(one))
+    names = {name for signature in made_from for name in signature.parameters}
+    vars(error).update(dict.fromkeys(names - {"self", "message", "args", "kwargs"}) | facts)
+    if isinstance(error, AtCapacity):
+        error.holders = _holders(error.holders)
+    return error
+
+
+def _holders(reported: Any) -> tuple[Holder, ...]:
+    try:
+        return _HOLDERS.validate_python(reported)
+    except ValidationError:
+        return ()
+
+
+def _invalid_request(reported: dict[str, Any], detail: str) -> InvalidInput:
+    """Make the error of a request that the server's schema refused: the field is the end of the first pointer."""
+    match reported.get("errors"):
+        case [{"pointer": str(pointer), "detail": str(problem)}, *_]:
+            return InvalidInput(pointer.rpartition("/")[2], problem, "see the API's schema, /openapi.json")
+    return InvalidInput("request", detail, "")
+
+
+# -- calls of tasks ----------------------------------------------------------------------------------------------------
+
+MOST_IN_REQUEST = 1000
+"""Jobs of one request."""
+LONGEST_KEY = 180
+"""Characters; `enqueue_many` appends the number of the piece."""
+
+
+class CallOptions(TypedDict, total=False):
+    """Settings of one call; the task decides everything else."""
+
+    delay: Duration
+    at: datetime | None
+    priority: int
+    group: str | None
+    tags: Iterable[str]
+    unique: str | None
+
+
+class NewJob(CallOptions, total=False):
+    """One call of `enqueue_many`."""
+
+    task: Required[str]
+    args: Mapping[str, Any]
+
+
+@frozen
+class Stored:
+    """A job that was created, or an existing one with the same unique key or idempotency key."""
+
+    id: str
+    created: bool
+
+    @classmethod
+    def of(cls, response: Response) -> Stored:
+        return cls(response.of("id"), response.of("created"))
+
+
+def enqueue(
+    task: str, args: Mapping[str, Any] | None, key: str | None, options: CallOptions
+) -> Exchange[Stored]:
+    """Enqueue one job. The key makes the request safe to repeat: the server recognises it and stores one job."""
+    body = _body({**options, "task": task, "args": args or {}})
+    return Stored.of((yield _once("/v1/jobs", body, _checked_key(key))))
+
+
+def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Exchange[list[Stored]]:
+    key, made = _checked_key(key), list[Stored]()
+    for number, jobs in enumerate(_pieces(calls)):
+        request = _once("/v1/jobs/batch", {"jobs": [_body(job) for job in jobs]}, f"{key}/{number}")
+        try:
+            response = yield request
+            made += [Stored.of(Response(response.status, one)) for one in response.of("jobs")]
+        except LeaseholdError as error:
+            if not made:
+                raise
+            ids = [one.id for one in made]
+            raise PartlyStored(len(made), ids, f"{type(error).__name__}: {error}") from error
+    return made
+
+
+def plain_args(args: Mapping[str, Any], task: str) -> dict[str, Any]:
+    """Arguments as plain JSON values; pydantic converts models, times and other types it knows. Raises
+    NotSerializable."""
+    try:
+        plain: dict[str, Any] = to_jsonable_python(dict(args))
+    except ValueError:
+        plain = dict(args)
+    encode(plain, task)
+    return plain
+
+
+def _once(path: str, body: Mapping[str, Any], key: str) -> Request:
+    return Request("POST", path, body=body, headers={"Idempotency-Key": key}, repeat=True)
+
+
+def _body(job: NewJob) -> dict[str, Any]:
+    body: dict[str, Any] = dict(job)
+    if unknown := body.keys() - NewJob.__annotations__.keys() - CallOptions.__annotations__.keys():
+        known = ", ".join(CallOptions.__annotations__)
+        raise InvalidInput(min(unknown), "cannot be set over HTTP", f"a call takes {known}")
+    body["args"] = plain_args(job.get("args") or {}, job["task"])
+    if body.get("delay") is not None:
+        body["delay"] = seconds(body["delay"], "delay")
+    if body.get("at") is not None:
+        body["at"] = checked_instant(body["at"], "at").isoformat()
+    if body.get("tags") is not None:
+        body["tags"] = list(body["tags"])
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _checked_key(key: str | None) -> str:
+    if key is None:
+        return secrets.token_hex(16)
+    if not key or len(key) > LONGEST_KEY or not key.isascii() or not key.isprintable():
+        raise InvalidInput(
+            "idempotency_key", "cannot be sent", f"use ASCII text of at most {LONGEST_KEY} characters"
+        )
+    return key
+
+
+def _pieces(calls: Iterable[NewJob]) -> Iterator[Sequence[NewJob]]:
+    rest = iter(calls)
+    while piece := list(islice(rest, MOST_IN_REQUEST)):
+        yield piece

@@ -15,34 +15,33 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from leasehold.domain.bulk import SAMPLE, BulkRefusal, BulkReport, BulkRequest
-from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.names import Names, checked_name, checked_names
 from leasehold.domain.checks.payload import encode
+from leasehold.domain.checks.texts import Names, checked_name, checked_names
+from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidInput, JobNotFound, JobNotSucceeded, WaitTimedOut
 from leasehold.domain.groups import FiledResult, GroupStatus
 from leasehold.domain.job import Job
+from leasehold.domain.records import TaskCard
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopReport, StopRequest
 from leasehold.domain.stream import Update
-from leasehold.domain.task_cards import TaskCard
 from leasehold.operations import jobs
 from leasehold.operations.arguments import checked_job_id
 from leasehold.operations.json_records import from_json
 from leasehold.operations.verb import Param, Verb
-from leasehold.remote.calls import Stored
 from leasehold.remote.exchange import (
     LONGEST_WAIT,
     Exchange,
     Request,
     Response,
+    Stored,
     get,
     once,
     part,
     post,
     unexpected,
 )
-from leasehold.remote.stream import Following
-from leasehold.remote.transport import Transport
+from leasehold.remote.transport import Following, Transport
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -31,8 +31,7 @@ from leasehold.run.exceptions import outcome_of
 from leasehold.run.handler_state import HandlerState
 from leasehold.run.journal import Journal
 from leasehold.run.questions import is_park
-from leasehold.run.state import current_run
-from leasehold.run.stream_buffer import StreamWriter
+from leasehold.run.state import StreamWriter, current_run
 from leasehold.tasks.definition import TaskDefinition
 
 StopCause = Literal["flag", "drain", "timeout", "deadline", "lost", "late", "unrenewed", "stalled", "exited"]

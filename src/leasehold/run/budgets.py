@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from leasehold.domain.budgets import BudgetLine, Spend, checked_amounts, halts, total
-from leasehold.domain.checks.names import checked_name
+from leasehold.domain.checks.texts import checked_name
 from leasehold.domain.errors import JobNotFound, OverBudget
 from leasehold.domain.job import Grant
 from leasehold.domain.policy import Policy

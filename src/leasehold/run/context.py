@@ -2,27 +2,137 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from leasehold.domain.checks.durations import Duration
-from leasehold.domain.errors import InvalidInput
-from leasehold.domain.records import Relative
-from leasehold.run.acquire import Acquiring, release
+from leasehold.domain.checks.times import Duration, seconds
+from leasehold.domain.errors import AcquireTimedOut, InvalidInput, LeaseLost
+from leasehold.domain.limits import brought_rate, checked_limit_name, checked_number
+from leasehold.domain.poll import Poll
+from leasehold.domain.records import ParentResult, Relative
 from leasehold.run.budgets import RunSpending
 from leasehold.run.complete import SyncTransaction, Transaction, complete, complete_async
 from leasehold.run.follow_ups import FollowUp
 from leasehold.run.handler_state import HandlerState
-from leasehold.run.parents import parents_of, results_of
+from leasehold.run.journal import Journal
 from leasehold.run.questions import Ask, Asks, CheckedAsk, checked_asks
-from leasehold.run.step import Durability, Step
-from leasehold.run.stream import AsyncReports, Reports, SyncReports
-from leasehold.run.track import track, track_async
+from leasehold.run.state import RunState
+from leasehold.run.steps import Durability, Step
+from leasehold.run.stream import AsyncReports, Reports, SyncReports, track, track_async
 from leasehold.tasks.call import Bindable, J
+from leasehold.tasks.definition import AsyncHandlerContext, SyncHandlerContext
 from leasehold.tasks.settings import Retry
-from leasehold.tasks.signature import AsyncHandlerContext, SyncHandlerContext
 from leasehold.threads import to_thread
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
+
+# -- results of parents ------------------------------------------------------------------------------------------------
+# Read on demand, so a job without parents pays nothing.
+
+MOST_PARENTS = 1_000_000
+
+
+def results_of(store: JobStore, job_id: str) -> dict[str, Any]:
+    """Plain JSON: the tasks of the parents may be registered elsewhere."""
+    return {one.id: _result_of(store, one) for one in store.parent_results(job_id)}
+
+
+def _result_of(store: JobStore, parent: ParentResult) -> Any:
+    text = parent.result
+    if parent.result_ref is not None:
+        text = store.read_result(parent.id, parent.result_ref)
+    return None if text is None else json.loads(text)
+
+
+def parents_of(store: JobStore, job_id: str) -> list[Relative]:
+    found = store.relatives(job_id, MOST_PARENTS)
+    return [one for one in found if one.relation == "waits_for"]
+
+
+# -- `ctx.acquire` -----------------------------------------------------------------------------------------------------
+
+FIRST_PAUSE = 0.02
+"""Seconds between the first two polls of a slot, then more. A rate says itself when to try again."""
+
+
+class Acquiring:
+    """One call of `ctx.acquire`: `run` blocks, `run_async` awaits."""
+
+    def __init__(
+        self,
+        run: RunState,
+        journal: Journal,
+        name: str,
+        units: int,
+        rate: str | None,
+        burst: int | None,
+        timeout: Duration | None,
+    ) -> None:
+        self._run = run
+        self._journal = journal
+        self._name = checked_limit_name(name, "name")
+        self._units = checked_number(units, "units", 1)
+        self._default = brought_rate(self._name, rate, burst)
+        self._timeout = None if timeout is None else seconds(timeout, "timeout")
+        self._waits = journal.waits
+        self._poll = Poll(FIRST_PAUSE, self._waits.longest_pause, self._waits.monotonic, self._timeout)
+        self._what = ""
+        """What it waits for, in words."""
+        self._timed = False
+        """Whether time alone will bring it, or end the wait."""
+
+    def run(self) -> None:
+        """Wait, blocking; a stop ends the wait."""
+        pause = self._try_once()
+        if pause is None:
+            return
+        with self._run.waiting_for(self._what):
+            while pause is not None:
+                self._waits.wait(self._run, pause, self._timed)
+                self._run.raise_if_stopped()
+                pause = self._try_once()
+
+    async def run_async(self) -> None:
+        pause = await self._journal.call(self._try_once)
+        if pause is None:
+            return
+        with self._run.waiting_for(self._what):
+            while pause is not None:
+                await self._waits.wait_async(self._run, pause, self._timed)
+                pause = await self._journal.call(self._try_once)
+
+    def _try_once(self) -> float | None:
+        """Seconds to wait before the next try; None: acquired."""
+        grant = self._run.grant
+        try:
+            answer = self._journal.store.acquire(
+                grant.id, grant.token, self._name, self._units, self._default
+            )
+        except LeaseLost:
+            self._journal.lost(self._run)
+            raise
+        if answer.granted:
+            self._run.holds_slots |= answer.what == "slot"
+            return None
+        self._what = f"{answer.what} {self._name!r}"
+        self._timed = answer.wait is not None or self._timeout is not None
+        pause = self._poll.pause(None if answer.wait is None else max(answer.wait, 0.001))
+        if pause is None:
+            raise AcquireTimedOut(self._name, self._units, self._timeout or 0.0)
+        return pause
+
+
+def release(run: RunState, journal: Journal, name: str) -> None:
+    """Give units back before the attempt ends, and wake the workers whose jobs wait for them."""
+    name = checked_limit_name(name, "name")
+    if journal.store.release_slot(run.grant.id, run.grant.attempt, name):
+        journal.store.notify_workers()
+
+
+# -- context -----------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -21,10 +21,8 @@ from leasehold.domain.outcome import Crashed, Detached, Failure, Outcome, Stoppe
 from leasehold.domain.signals import StopRequested
 from leasehold.domain.states import Flag
 from leasehold.run.attempt import Attempt, Ended, StopCause
-from leasehold.run.error_text import signal_name
-from leasehold.run.exceptions import outcome_of
-from leasehold.run.executions import Executions
-from leasehold.run.output import OutputReader
+from leasehold.run.exceptions import outcome_of, signal_name
+from leasehold.run.executions import Executions, OutputReader
 from leasehold.run.state import current_run
 from leasehold.runners.contract import Collected, NothingToCollect, Phase, Runner, Start, State
 from leasehold.tasks.external import External

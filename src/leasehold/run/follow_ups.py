@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Generator
 from typing import Any, Generic
 
-from leasehold.domain.batch import check_size
 from leasehold.domain.checks.ids import make_id
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.job import Grant, NewJob
+from leasehold.domain.job import Grant, NewJob, check_size
 from leasehold.tasks.call import Call, J
 from leasehold.threads import to_thread
 

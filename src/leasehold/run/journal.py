@@ -1,16 +1,16 @@
-"""What a worker's attempts share to persist state: store, threads, batch writer."""
+"""What a worker's attempts share: store, threads and batch writer to persist state, and waits for time to pass."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import contextvars
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from leasehold.domain.signals import StopRequested
 from leasehold.run.state import RunState
-from leasehold.run.waits import Waits
 from leasehold.threads import until_done
 
 if TYPE_CHECKING:
@@ -104,3 +104,25 @@ class Journal:
         self._closed = True
         self._batches.stop()
         self._threads.close()
+
+
+# -- waits -------------------------------------------------------------------------------------------------------------
+
+
+class Waits:
+    """The waits of one worker, in real seconds. `leasehold.testing` has others, on the test's clock."""
+
+    longest_pause = 0.5
+    """Most seconds until an attempt polls again, even if a rate opens later: it may be opened or changed."""
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def wait(self, run: RunState, seconds: float, timed: bool = True) -> None:
+        """Wait at most until a stop is requested. Not `timed`: it only polls for something that time alone does not
+        bring."""
+        run.wait(seconds)
+
+    async def wait_async(self, run: RunState, seconds: float, timed: bool = True) -> None:
+        """A stop cancels the wait."""
+        await asyncio.sleep(seconds)

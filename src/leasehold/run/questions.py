@@ -11,10 +11,10 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
 
-from leasehold.domain.checks.durations import Duration, seconds
 from leasehold.domain.checks.json_schema import check_schema
-from leasehold.domain.checks.names import checked_name
 from leasehold.domain.checks.payload import check_text, encode
+from leasehold.domain.checks.texts import checked_name
+from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidInput, QuestionExpired
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Question

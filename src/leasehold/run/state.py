@@ -1,20 +1,184 @@
-"""One running attempt, as every part of a worker sees it: its grant, its stop request, its updates."""
+"""One run while it lives, as all who serve it see it: its grant, whether it shall stop, what it has reported."""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from dataclasses import replace
+from typing import Protocol, TypeVar
 
 from leasehold.domain.errors import DatabaseUnreachable, InvalidInput
 from leasehold.domain.job import Grant
 from leasehold.domain.signals import StopRequested
-from leasehold.domain.stream import LOG
-from leasehold.run.stream_buffer import RunStream, StreamWriter
+from leasehold.domain.stream import LOG, LOG_CAP, PROGRESS, Note, RunNotes
+
+# -- the buffer of what it has reported --------------------------------------------------------------------------------
+
+WRITE_EVERY = 0.25
+PROGRESS_EVERY = 0.5
+"""Progress alone is not worth more than two commits a second."""
+NOTES_AT_ONCE = 500
+"""From this many notes on, an attempt's notes are written at once; also the most notes per transaction."""
+MOST_EVENTS = 10_000
+MOST_BUFFERED = 16 * 1024 * 1024
+"""Most updates of one attempt that may wait, and most characters of their data."""
+NEVER = float("-inf")
+
+
+class RunStream:
+    """What one attempt has reported and the database has not yet stored. The writer's lock guards it."""
+
+    __slots__ = (
+        "_first_at",
+        "_log_size",
+        "_not_before",
+        "_progress_at",
+        "_sent",
+        "_size",
+        "closed",
+        "events",
+        "grant",
+        "notes",
+        "place",
+        "taken",
+    )
+
+    def __init__(self, grant: Grant) -> None:
+        self.grant = grant
+        self.notes: list[Note] = []
+        self.place = 0
+        self.taken = 0
+        """The place up to which the database has stored everything."""
+        self.events = 0
+        self.closed = False
+        self._size = 0
+        self._log_size = 0
+        """Characters of log that are not being sent to the database yet."""
+        self._sent = 0
+        """The last place that is, or was, being sent."""
+        self._first_at = NEVER
+        self._progress_at = NEVER
+        self._not_before = NEVER
+
+    @property
+    def full(self) -> bool:
+        return self.events >= MOST_EVENTS or self._size >= MOST_BUFFERED
+
+    @property
+    def due_at(self) -> float:
+        """When to write it. Progress may delay the rest, so that the order is kept."""
+        if len(self.notes) >= NOTES_AT_ONCE:
+            return self._not_before
+        due = self._first_at + WRITE_EVERY
+        if any(note.kind == PROGRESS for note in self.notes):
+            due = max(due, self._progress_at + PROGRESS_EVERY)
+        return max(due, self._not_before)
+
+    def add(self, kind: str, data: str | None, key: str | None, text: str) -> None:
+        self.place += 1
+        note = Note(self.place, kind, data, key, text)
+        if not self.notes:
+            self._first_at = time.monotonic()
+        if kind == PROGRESS:
+            self._forget_progress()
+        self.notes.append(note)
+        self._count(note, 1)
+        if kind == LOG:
+            self._log_size += len(text)
+            while self._log_size > LOG_CAP:
+                self._cut_log()
+
+    def take(self, upto: int, most: int) -> RunNotes:
+        notes = tuple(note for note in self.notes[:most] if note.place <= upto)
+        for note in notes:
+            if note.kind == LOG and note.place > self._sent:
+                self._log_size -= len(note.text)
+        self._sent = max(self._sent, notes[-1].place if notes else 0)
+        return RunNotes(self.grant.id, self.grant.token, self.grant.attempt, notes)
+
+    def wrote(self, run: RunNotes) -> None:
+        """The database has stored these. Progress that was written may have been replaced in the list meanwhile."""
+        now, upto = time.monotonic(), run.notes[-1].place
+        if any(note.kind == PROGRESS for note in run.notes):
+            self._progress_at = now
+        for note in self.notes:
+            if note.place <= upto:
+                self._count(note, -1)
+        self.notes = [note for note in self.notes if note.place > upto]
+        self.taken = max(self.taken, upto)
+        self._first_at = now
+
+    def put_off(self) -> None:
+        """The database could not take it now; trying again at once would fail too."""
+        self._not_before = time.monotonic() + WRITE_EVERY
+
+    def close(self) -> None:
+        """Drop everything from now on: the job has ended, or another worker has it."""
+        self.closed = True
+        self.notes = []
+
+    def _count(self, note: Note, sign: int) -> None:
+        if note.kind not in (LOG, PROGRESS):
+            self.events += sign
+            self._size += sign * len(note.data or "")
+
+    def _forget_progress(self) -> None:
+        """Drop the last progress note: only the newest counts. It is near the end of the list, if it is there."""
+        for index in range(len(self.notes) - 1, -1, -1):
+            if self.notes[index].kind == PROGRESS:
+                del self.notes[index]
+                return
+
+    def _cut_log(self) -> None:
+        """Drop the oldest lines; the next ones record how much was dropped. Lines being sent are cut in the database:
+        cut here too, they would be counted twice."""
+        first, *rest = (
+            index for index, note in enumerate(self.notes) if note.kind == LOG and note.place > self._sent
+        )
+        oldest = self.notes[first]
+        if rest:
+            heir, gone = self.notes[rest[0]], len(oldest.text)
+            self.notes[rest[0]] = replace(heir, cut=heir.cut + oldest.cut + gone)
+            del self.notes[first]
+        else:
+            gone = len(oldest.text) - LOG_CAP
+            self.notes[first] = replace(oldest, text=oldest.text[gone:], cut=oldest.cut + gone)
+        self._log_size -= gone
+
+
+class Emitter(Protocol):
+    """An attempt, as the writer sees it."""
+
+    grant: Grant
+    stream: RunStream | None
+
+
+class StreamWriter(Protocol):
+    """Writes what the attempts of a worker report to the database, in batches."""
+
+    def stream_of(self, run: Emitter) -> RunStream:
+        """Return one stream per attempt, whichever thread reports first: two streams would use the same places."""
+
+    def put(
+        self, stream: RunStream, kind: str, data: str | None = None, key: str | None = None, text: str = ""
+    ) -> bool:
+        """Callable from any thread. Returns False if too much is waiting."""
+
+    def wait_for_room(self, stream: RunStream, seconds: float) -> None: ...
+
+    def wait_until_taken(self, stream: RunStream, upto: int, seconds: float) -> bool:
+        """Raises LeaseLost if the notes can never be stored."""
+
+    def write(self, streams: Iterable[RunStream]) -> set[RunStream]:
+        """Write what these attempts have reported so far. Returns those with notes left: their rows are locked. Raises
+        StoreError: nothing is lost, it is tried again."""
+
+
+# -- state -------------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 

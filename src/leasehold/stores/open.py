@@ -1,17 +1,29 @@
-"""From a URL to a store. Drivers are imported only for their own database."""
+"""Opens stores: from a URL to one, an empty one beside the user's own, and those that an app has open.
+
+Drivers are imported only for their own database.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
+from leasehold.domain.checks.texts import EVERY_TENANT
 from leasehold.domain.errors import DriverMissing, InvalidInput
 from leasehold.stores.database.database import Clock
-from leasehold.stores.database.schema_name import checked_schema
+from leasehold.stores.database.statements import checked_schema
+from leasehold.stores.tenants.directory import Directory
+from leasehold.threads import ForkLock
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
+    from leasehold.stores.tenants.multi_store import ManyStores
 
 POSTGRES = ("postgresql", "postgres", "postgresql+psycopg")
 """The last is how SQLAlchemy names this driver."""
@@ -77,3 +89,104 @@ def _without_pooler(url: str) -> tuple[str, bool]:
     if modes != {"transaction"}:
         raise InvalidInput("url", f"pooler={'/'.join(sorted(modes))} is not known", "use pooler=transaction")
     return f"{address}?{urlencode(kept)}" if kept else address, True
+
+
+# -- scratch stores ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def scratch_place(url: str, pooler: bool = False) -> Iterator[tuple[str, str]]:
+    """A URL and a schema: a schema of its own in the same database, or a file in the same folder, so that it stands on
+    the same server and the same disk. It is removed when the block ends."""
+    name = f"leasehold_scratch_{secrets.token_hex(4)}"
+    if url.startswith("sqlite"):
+        path = Path(url.partition("://")[2].removeprefix("/"))
+        file = path.with_name(f"{name}.db")
+        try:
+            yield f"sqlite:///{file}", name
+        finally:
+            for part in ("", "-wal", "-shm"):
+                Path(f"{file}{part}").unlink(missing_ok=True)
+            shutil.rmtree(f"{file}.results", ignore_errors=True)
+        return
+    try:
+        yield url, name
+    finally:
+        store = open_store(url, schema=name, pooler=pooler)
+        store.drop()
+        store.close()
+
+
+# -- the stores that an app has open -----------------------------------------------------------------------------------
+
+MOST_FILES, MOST_SCHEMAS = 16, 200
+"""Tenants that are open at once: files cost descriptors and memory, schemas only what is remembered of them."""
+
+
+class OpenStores:
+    """Nothing is opened before it is needed; what was closed is opened anew."""
+
+    def __init__(self, open_own: Callable[[], JobStore], is_sqlite: Callable[[], bool]) -> None:
+        self._open_own = open_own
+        self._is_sqlite = is_sqlite
+        self._opening = ForkLock()
+        self._own: JobStore | None = None
+        self._directory: Directory | None = None
+        self._everybody: ManyStores | None = None
+
+    @property
+    def own(self) -> JobStore:
+        """The app's own, which also knows of the tenants."""
+        store = self._own
+        if store is None:
+            with self._opening:
+                store = self._own
+                if store is None:
+                    store = self._own = self._open_own()
+        return store
+
+    @property
+    def directory(self) -> Directory:
+        own, found = self.own, self._directory
+        if found is None:
+            with self._opening:
+                found = self._directory
+                if found is None:
+                    files = self._is_sqlite()
+                    found = Directory(own, most_open=MOST_FILES if files else MOST_SCHEMAS, upgrades=files)
+                    self._directory = found
+        return found
+
+    @property
+    def all_tenants(self) -> ManyStores:
+        """For what programs hand to a worker that claims nothing."""
+        from leasehold.stores.tenants.multi_store import ManyStores  # loads every verb
+
+        directory, found = self.directory, self._everybody
+        if found is None:
+            with self._opening:
+                found = self._everybody
+                if found is None:
+                    found = self._everybody = ManyStores(directory, None)
+        return found
+
+    def serving(self, tenants: Sequence[str]) -> JobStore:
+        """One store for a worker that serves these."""
+        from leasehold.stores.tenants.multi_store import ManyStores  # loads every verb
+
+        return ManyStores(self.directory, None if EVERY_TENANT in tenants else tenants).as_store
+
+    def forget(self, tenant: str) -> None:
+        """It was dropped."""
+        if self._directory is not None:
+            self._directory.cache.drop(tenant)
+
+    def close(self) -> None:
+        with self._opening:
+            own, self._own = self._own, None
+            directory, self._directory = self._directory, None
+            self._everybody = None
+        if directory is not None:
+            directory.close()
+        if own is not None:
+            own.close()

@@ -7,10 +7,10 @@ from dataclasses import field
 from typing import Literal, NamedTuple
 
 from leasehold.domain.capacity import Holder
-from leasehold.domain.failures import FailedJob
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job, Sighting
 from leasehold.domain.outcome import Outcome
+from leasehold.domain.search import FailedJob
 from leasehold.domain.states import State
 from leasehold.domain.stop import StoppedJob
 

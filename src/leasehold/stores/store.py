@@ -12,36 +12,30 @@ from typing import ClassVar
 
 from leasehold.domain.job import Grant
 from leasehold.domain.records import Finding
-from leasehold.stores.database.audit import recorded_in
-from leasehold.stores.database.migrate import check_version
+from leasehold.stores.database.statements import check_version
 from leasehold.stores.database.wakeups import Hint, Notify, Wakeups, ignore, notify_here
 from leasehold.stores.results import Order
-from leasehold.stores.verbs.audit import AuditVerbs
+from leasehold.stores.verbs.audit import AuditVerbs, recorded_in
 from leasehold.stores.verbs.budgets import BudgetVerbs
 from leasehold.stores.verbs.caller_transaction import EnlistVerbs
-from leasehold.stores.verbs.claim import ClaimRequest, ClaimVerbs
-from leasehold.stores.verbs.database_checks import VitalVerbs, named_objects
-from leasehold.stores.verbs.enqueue_once import EnqueueOnceVerbs
+from leasehold.stores.verbs.claim import ClaimRequest, ClaimVerbs, RunNowVerbs
+from leasehold.stores.verbs.enqueue import EnqueueOnceVerbs, LongNameVerbs
 from leasehold.stores.verbs.events import EventVerbs
 from leasehold.stores.verbs.groups import GroupVerbs
-from leasehold.stores.verbs.inspect import InspectVerbs
-from leasehold.stores.verbs.long_names import LongNameVerbs
+from leasehold.stores.verbs.hooks import WebhookVerbs
+from leasehold.stores.verbs.inspect import InspectVerbs, SearchVerbs
 from leasehold.stores.verbs.metrics import MetricVerbs
 from leasehold.stores.verbs.mirrors import MirrorVerbs
 from leasehold.stores.verbs.operate import OperateVerbs
 from leasehold.stores.verbs.prune import PruneVerbs
-from leasehold.stores.verbs.recover import RecoverVerbs
-from leasehold.stores.verbs.renew import RenewVerbs
-from leasehold.stores.verbs.run_now import RunNowVerbs
+from leasehold.stores.verbs.recover import RecoverVerbs, RenewVerbs
 from leasehold.stores.verbs.schedules import ScheduleVerbs
-from leasehold.stores.verbs.search import SearchVerbs
 from leasehold.stores.verbs.settle import SettleVerbs
 from leasehold.stores.verbs.steps import HandlerTransaction, StepVerbs
 from leasehold.stores.verbs.stop import StopVerbs
 from leasehold.stores.verbs.tenants import TenantVerbs
 from leasehold.stores.verbs.tokens import TokenVerbs
-from leasehold.stores.verbs.webhooks import WebhookVerbs
-from leasehold.stores.verbs.workers import WorkerVerbs
+from leasehold.stores.verbs.workers import VitalVerbs, WorkerVerbs, named_objects
 
 __all__ = ["HandlerTransaction", "JobStore"]
 

@@ -17,13 +17,12 @@ from leasehold.app import Leasehold
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 from leasehold.surfaces.dashboard.mount import create_dashboard
-from leasehold.surfaces.guard.allowed_hosts import is_loopback
-from leasehold.surfaces.guard.request_rates import USUAL_RATE
+from leasehold.surfaces.guard import USUAL_RATE, is_loopback
 from leasehold.surfaces.http.api import create_app
 from leasehold.types import Worker
 
 if TYPE_CHECKING:
-    from leasehold.surfaces.mcp.mount import McpApp
+    from leasehold.surfaces.mcp.server import McpApp
 
 logger = logging.getLogger("leasehold.http")
 
@@ -117,7 +116,7 @@ def _config(listening: ASGIApp, settings: ServeSettings) -> uvicorn.Config:
 
 def _mcp_app(app: Leasehold, settings: ServeSettings) -> McpApp:
     # MCP is its own extra.
-    from leasehold.surfaces.mcp.mount import McpApp
+    from leasehold.surfaces.mcp.server import McpApp
 
     return McpApp(
         app,

@@ -15,7 +15,7 @@ from mcp.server.stdio import stdio_server
 
 from leasehold.app import Leasehold
 from leasehold.domain.tokens import Access, TokenScope
-from leasehold.surfaces.guard.callers import Caller
+from leasehold.surfaces.guard import Caller
 from leasehold.surfaces.mcp.server import make_server
 from leasehold.types import Worker
 

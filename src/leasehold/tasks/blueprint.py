@@ -1,24 +1,20 @@
-"""Turns calls into jobs to store: binds, checks and encodes their arguments."""
+"""Turns calls into jobs to store: one, many of one task at once, or those that plain SQL enqueues."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
-from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.ids import checked_id, make_ids
-from leasehold.domain.checks.instants import checked_instant
-from leasehold.domain.checks.names import checked_name
+from leasehold.domain.checks.ids import LOWEST_ID, checked_id, make_ids
 from leasehold.domain.checks.numbers import priority_number
-from leasehold.domain.checks.templates import fill_template, is_template
-from leasehold.domain.checks.texts import checked_trace
+from leasehold.domain.checks.texts import checked_name, checked_trace, fill_template, is_template
+from leasehold.domain.checks.times import Duration, checked_instant, seconds
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.job import NewJob
+from leasehold.domain.job import AlikeJobs, NewJob
 from leasehold.domain.limits import DefaultLimit, checked_slots, default_rate, rate_template
-from leasehold.tasks.batch import Batch
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import CallSettings, TaskSettings
 
@@ -151,3 +147,93 @@ def checked_parents(after: Iterable[After]) -> tuple[str, ...]:
     if isinstance(after, str) or not isinstance(after, Iterable):
         raise InvalidInput("after", f"{after!r} is one job", "give a list: after=[job]")
     return tuple(dict.fromkeys(checked_id(getattr(one, "id", one), "after") for one in after))
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+class Batch(AlikeJobs):
+    """Checks and encodes arguments only when they are needed, so that a store can send one piece while the next is
+    prepared. Iterating over it yields the jobs themselves, all of them checked."""
+
+    def __init__(
+        self,
+        common: Mapping[str, Any],
+        ids: Sequence[str],
+        calls: Sequence[Mapping[str, Any]],
+        encode: Callable[[Mapping[str, Any]], str],
+    ) -> None:
+        self.ids = ids
+        self._common = common
+        self._calls = calls
+        self._encode = encode
+        self._args: list[str] = []
+        self._jobs: list[NewJob] | None = None
+        self.first = NewJob(id=ids[0], args=self._args_of(0, 1)[0], **common)
+
+    def pieces(self, size: int) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+        """Yield ids and encoded arguments, `size` at a time. Raises at the first job that cannot be stored."""
+        for start in range(0, len(self), size):
+            yield self.ids[start : start + size], self._args_of(start, start + size)
+
+    def encode(self, number: int) -> None:
+        """Check and encode the first `number` jobs now."""
+        self._args_of(0, number)
+
+    def with_trace(self, trace: str) -> Batch:
+        return Batch({**self._common, "trace": trace}, self.ids, self._calls, self._encode)
+
+    def _args_of(self, start: int, stop: int) -> list[str]:
+        known = len(self._args)
+        self._args += [self._encode(call) for call in self._calls[known:stop]]
+        return self._args[start:stop]
+
+    def _made(self) -> list[NewJob]:
+        if self._jobs is None:
+            every = zip(self.ids, self._args_of(0, len(self)), strict=True)
+            self._jobs = [NewJob(id=job_id, args=args, **self._common) for job_id, args in every]
+        return self._jobs
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __iter__(self) -> Iterator[NewJob]:
+        return iter(self._made())
+
+    @overload
+    def __getitem__(self, index: int) -> NewJob: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[NewJob]: ...
+
+    def __getitem__(self, index: int | slice) -> NewJob | list[NewJob]:
+        return self._made()[index]
+
+
+# -- tasks that plain SQL can enqueue ----------------------------------------------------------------------------------
+
+_BESIDE = ("lane", "unique", "tags", "slots", "rate", "deadline", "start_by", "mirror")
+"""Settings that need rows in other tables; most are built from the arguments."""
+
+
+def job_by_sql(definition: TaskDefinition) -> NewJob:
+    """Build a model job of this task for SQL to copy. Raises InvalidInput for settings that SQL cannot apply."""
+    settings = definition.settings
+    for name in _BESIDE:
+        if getattr(settings, name):
+            raise InvalidInput(
+                name,
+                f"task {definition.name!r} has one, and a plain INSERT cannot apply it",
+                "let a task without it enqueue this one, or enqueue it from Python",
+            )
+    if not settings.queueing:
+        raise InvalidInput("queueing", f"is off for task {definition.name!r}", "use run-now")
+    return NewJob(
+        id=LOWEST_ID,
+        task=definition.name,
+        args="{}",
+        queue=settings.queue,
+        priority=priority_number(settings.priority),
+        lease_seconds=seconds(settings.lease, "lease", positive=True),
+        policy=replace(settings.policy(), sensitive=definition.sensitive),
+    )

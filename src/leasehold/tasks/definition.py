@@ -1,16 +1,21 @@
-"""Task definitions: a registered function, its checked settings, and the encoding of arguments and results."""
+"""Task definitions: a registered function, its signature and checked settings, and the registry of an app's tasks."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import (
+    Any,
+    ClassVar,
+    NotRequired,  # pydantic needs its own kind before Python 3.12
+    get_type_hints,
+)
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic.errors import PydanticSchemaGenerationError, PydanticUserError
+from typing_extensions import TypedDict
 
-from leasehold.domain.checks.durations import seconds
-from leasehold.domain.checks.names import checked_name
 from leasehold.domain.checks.numbers import ALWAYS_FINITE, check_finite
 from leasehold.domain.checks.payload import (
     RESULT_IN_FILE,
@@ -19,20 +24,14 @@ from leasehold.domain.checks.payload import (
     encode,
     is_surely_storable,
 )
-from leasehold.domain.errors import InvalidArguments, InvalidInput, NotSerializable
-from leasehold.domain.task_cards import TaskCard
-from leasehold.tasks.codec import Codec
+from leasehold.domain.checks.texts import checked_name
+from leasehold.domain.checks.times import seconds
+from leasehold.domain.errors import InvalidArguments, InvalidInput, InvalidTask, NotSerializable, UnknownTask
+from leasehold.domain.records import TaskCard
+from leasehold.domain.schedules import Schedule
+from leasehold.tasks.codec import Codec, changed, difference, field_comes_back, unreadable
 from leasehold.tasks.external import External, as_async, check_external, check_on_lost
-from leasehold.tasks.json_safe import changed, difference, field_comes_back, unreadable
-from leasehold.tasks.run_in import is_in_process
-from leasehold.tasks.settings import TaskSettings
-from leasehold.tasks.signature import (
-    arguments_type,
-    context_parameter,
-    default_values,
-    own_signature,
-    read_hints,
-)
+from leasehold.tasks.settings import OF_TASK, TaskSettings, is_in_process
 
 
 def margin(lease: float) -> float:
@@ -279,3 +278,176 @@ def _doubted(arguments: TypeAdapter[Any]) -> dict[str, bool]:
 
 def _problems(error: ValidationError) -> dict[str, str]:
     return {".".join(map(str, item["loc"])) or "arguments": item["msg"] for item in error.errors()}
+
+
+# -- the tasks of one app ----------------------------------------------------------------------------------------------
+
+
+class Registry:
+    def __init__(self) -> None:
+        self.definitions: dict[str, TaskDefinition] = {}
+        """A live view: tasks registered later appear too."""
+        self.schedules: dict[str, Schedule] = {}
+        """Schedules declared in code, by name."""
+
+    def add(
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        settings: Mapping[str, Any],
+        external: External | None = None,
+    ) -> TaskDefinition:
+        unknown = sorted(settings.keys() - OF_TASK)
+        if unknown:
+            raise InvalidInput(
+                unknown[0], "is not a setting of a task", f"known: {', '.join(sorted(OF_TASK))}"
+            )
+        if external is not None:
+            settings = {"on_lost": "adopt", **settings}
+        definition = TaskDefinition(function, name, TaskSettings(**settings), external)
+        known = self.definitions.get(definition.name)
+        if known is not None and _place(known.function) != _place(function):
+            raise InvalidInput(
+                "task", f"{definition.name!r} is registered already", "give one of them another name"
+            )
+        self.definitions[definition.name] = definition
+        return definition
+
+    def schedule(self, schedule: Schedule) -> None:
+        known = self.schedules.get(schedule.name)
+        if known is not None and known.task != schedule.task:
+            raise InvalidInput(
+                "schedule",
+                f"{schedule.name!r} is declared already, for task {known.task!r}",
+                "give one of them another name",
+            )
+        self.schedules[schedule.name] = schedule
+
+    def find(self, name: str) -> TaskDefinition:
+        """Return the definition. Raises UnknownTask."""
+        try:
+            return self.definitions[name]
+        except KeyError:
+            raise UnknownTask(name, list(self.definitions)) from None
+
+    def cards(self) -> list[TaskCard]:
+        """Return what callers may know of every task, by name."""
+        return [task.card for _, task in sorted(self.definitions.items())]
+
+    def queues(self) -> dict[str, str]:
+        """Return the default queue of every task."""
+        return {name: task.settings.queue for name, task in self.definitions.items()}
+
+
+def _place(function: Callable[..., Any]) -> tuple[str, str]:
+    """Identify a function: the same one met twice (a module imported under two names, a reload) is no conflict."""
+    return function.__module__, function.__qualname__
+
+
+# -- signatures --------------------------------------------------------------------------------------------------------
+
+CONTEXT_PARAMETER = "ctx"
+"""The worker fills a parameter of this name, or annotated Context or SyncContext; it is not an argument."""
+
+
+class HandlerContext:
+    """Base class of the contexts that a handler may get."""
+
+    annotation: ClassVar[str]
+
+
+class AsyncHandlerContext(HandlerContext):
+    annotation = "Context"
+
+
+class SyncHandlerContext(HandlerContext):
+    annotation = "SyncContext"
+
+
+def context_parameter(
+    function: Callable[..., Any], hints: Mapping[str, Any], task: str, is_async: bool
+) -> str | None:
+    """Return the parameter that takes the context; an async function needs the async context, a plain one the other."""
+    for name in inspect.signature(function).parameters:
+        hint = hints.get(name)
+        if isinstance(hint, type) and issubclass(hint, HandlerContext):
+            wanted = AsyncHandlerContext if is_async else SyncHandlerContext
+            if not issubclass(hint, wanted):
+                kind = "an async" if is_async else "a plain"
+                raise InvalidTask(
+                    name, f"task {task!r} is {kind} function", f"annotate it {wanted.annotation}"
+                )
+            return name
+        if name == CONTEXT_PARAMETER and name not in hints:
+            return name
+    return None
+
+
+def own_signature(function: Callable[..., Any], task: str, context: str | None) -> inspect.Signature:
+    """Return the signature of the job: without the context, and only with named parameters."""
+    signature = inspect.signature(function)
+    for parameter in signature.parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise InvalidTask(
+                parameter.name,
+                f"task {task!r} takes it without a fixed name",
+                "name every argument of a task",
+            )
+    kept = [p for p in signature.parameters.values() if p.name != context]
+    return signature.replace(parameters=kept)
+
+
+def read_hints(function: Callable[..., Any], task: str) -> dict[str, Any]:
+    try:
+        return get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise InvalidTask(
+            "annotations",
+            f"task {task!r} has an annotation that cannot be read ({error})",
+            "import it at run time",
+        ) from None
+
+
+def arguments_type(
+    task: str, signature: inspect.Signature, hints: Mapping[str, Any]
+) -> TypeAdapter[dict[str, Any]]:
+    """Build the arguments' type: a typed dict, not a model, so that an argument may be called `json` or `copy`."""
+    fields: dict[str, Any] = {}
+    for name, parameter in signature.parameters.items():
+        hint = hints.get(name, Any)
+        fields[name] = hint if parameter.default is parameter.empty else NotRequired[hint]
+    arguments = TypedDict(task, fields)  # type: ignore[misc] # made at run time
+    # By name or by alias: a caller writes the parameter's name, the store has its alias.
+    config = ConfigDict(extra="forbid", populate_by_name=True)
+    arguments.__pydantic_config__ = config  # type: ignore[attr-defined] # pydantic reads it
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(arguments)
+        return adapter
+    except (PydanticSchemaGenerationError, PydanticUserError, NameError) as error:
+        problem = f"task {task!r} cannot be checked ({error})"
+        raise InvalidTask("annotations", problem, "use types that pydantic knows") from None
+
+
+def default_values(task: str, signature: inspect.Signature, hints: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults as JSON values, encoded in the same way as given values: keys, lanes and rates must not
+    depend on whether an argument was left out."""
+    defaulted = [p for p in signature.parameters.values() if p.default is not p.empty]
+    if not defaulted:
+        return {}
+    adapter = arguments_type(task, signature.replace(parameters=defaulted), hints)
+    return {p.name: _default_value(task, adapter, p.name, p.default) for p in defaulted}
+
+
+def _default_value(task: str, adapter: TypeAdapter[dict[str, Any]], name: str, default: Any) -> Any:
+    if default is None:
+        return None  # many write `a: int = None`: accept it
+    try:
+        checked = adapter.validate_python({name: default})
+    except ValidationError as error:
+        message = error.errors(include_input=False, include_url=False)[0]["msg"]
+        problem = f"task {task!r}: its default {default!r} does not fit its annotation ({message})"
+        raise InvalidTask(name, problem, "change one of them") from None
+    try:
+        return adapter.dump_python(checked, mode="json")[name]
+    except (ValueError, TypeError):
+        return default  # a sentinel of the function, which is never stored

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, get_args
 
-from leasehold.domain.checks.durations import Duration, seconds
+from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidTask, RunnerUnreachable
 from leasehold.domain.policy import OnLost
 from leasehold.runners.contract import Collected, Runner

@@ -10,8 +10,8 @@ from typing import Any
 
 from typing_extensions import TypedDict
 
-from leasehold.domain.checks.durations import Duration
 from leasehold.domain.checks.payload import encode
+from leasehold.domain.checks.times import Duration
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob
 from leasehold.domain.schedules import TICK_ARGUMENT, Missed, Overlap, Schedule, checked_schedule

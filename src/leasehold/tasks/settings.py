@@ -1,19 +1,20 @@
-"""Settings of tasks and calls, and the check of each."""
+"""Settings of tasks and calls: their check, where a function runs, and the typed keywords that give them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field, fields, replace
 from datetime import datetime
 from types import EllipsisType
-from typing import Any, get_args
+from typing import Any, Literal, Protocol, get_args
+
+from typing_extensions import TypedDict
 
 from leasehold.domain.budgets import checked_amounts
-from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.names import checked_name
-from leasehold.domain.checks.numbers import Priority, priority_number
-from leasehold.domain.checks.sizes import Size
-from leasehold.domain.checks.templates import check_template
+from leasehold.domain.checks.numbers import Priority, Size, priority_number, size
+from leasehold.domain.checks.texts import check_template, checked_name
+from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidInput, InvalidTask, leaves
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import DEFAULT_LEASE, OnDuplicate, OnParentFailure, UniqueFor
@@ -28,10 +29,65 @@ from leasehold.domain.policy import (
     OnStall,
     Policy,
 )
+from leasehold.domain.records import Expose
 from leasehold.domain.retention import Keep, retention_by_state
 from leasehold.domain.states import State
-from leasehold.domain.task_cards import Expose
-from leasehold.tasks.run_in import RunIn
+
+# -- where a function runs ---------------------------------------------------------------------------------------------
+
+RunIn = Literal["loop", "thread", "process"]
+
+LEAST_MEMORY = 128 * 2**20
+"""Least memory limit: Python and this package use most of it before the task's own code is loaded."""
+
+
+class Placed(Protocol):
+    """The settings that decide where the function runs."""
+
+    @property
+    def run_in(self) -> RunIn | None: ...
+
+    @property
+    def memory(self) -> Size | None: ...
+
+    @property
+    def cpu_time(self) -> Duration | None: ...
+
+
+def is_in_process(settings: Placed, function: Callable[..., Any], is_async: bool) -> bool:
+    """Return whether each job gets a process. Raises InvalidTask if the function cannot run in the place given."""
+    if settings.run_in == "process":
+        _check_process(settings, function)
+        return True
+    for name in ("memory", "cpu_time"):
+        if getattr(settings, name) is not None:
+            raise InvalidTask(name, "limits a process, and this task has none", "add run_in='process'")
+    wrong, kind, place = ("thread", "an async", "loop") if is_async else ("loop", "a plain", "thread")
+    if settings.run_in == wrong:
+        raise InvalidTask(
+            "run_in", f"{kind} function does not run in the {wrong}", f"use {place!r} or 'process'"
+        )
+    return False
+
+
+def _check_process(settings: Placed, function: Callable[..., Any]) -> None:
+    if os.name == "nt":
+        raise InvalidTask("run_in", "'process' is not available on Windows", "leave it out")
+    if settings.memory is not None:
+        size(settings.memory, "memory", LEAST_MEMORY)
+    if settings.cpu_time is not None:
+        seconds(settings.cpu_time, "cpu_time", positive=True)
+    name = getattr(function, "__qualname__", "")
+    if "<" in name or not name:
+        # <locals>, <lambda>
+        raise InvalidTask(
+            "run_in",
+            f"{name or function!r} cannot be imported, and a process of its own has to",
+            "define it at the top of a module",
+        )
+
+
+# -- settings ----------------------------------------------------------------------------------------------------------
 
 MOST_TRIES = 1_000_000_000
 
@@ -398,3 +454,68 @@ def _check_choice(name: str, value: object, choices: Any) -> None:
     known = get_args(choices)
     if value not in known:
         raise InvalidTask(name, f"{value!r} is not known", "use " + " or ".join(map(repr, known)))
+
+
+# -- typed keywords ----------------------------------------------------------------------------------------------------
+# `settings.py` explains and checks them.
+
+
+class _Options(TypedDict, total=False):
+    """The keywords that a task and a call share."""
+
+    queue: str
+    priority: Priority
+    lane: str | None
+    on_failure: OnFailure
+    retry: Retry
+    timeout: Duration | None
+    deadline: Duration | None
+    start_by: Duration | None
+    lease: Duration
+    heartbeat: Duration | None
+    on_lost: OnLost
+    count_lost: bool
+    on_drain: OnDrain
+    budget: Mapping[str, int] | None
+    on_breach: OnBreach
+    budget_for: BudgetFor
+    stall_after: Duration | None
+    on_stall: OnStall
+    unique: str | None
+    unique_for: UniqueFor
+    on_duplicate: OnDuplicate
+    tags: tuple[str, ...]
+    slots: Mapping[str, int | Slot] | None
+    rate: str | Rate | None
+    max_running: int | None
+    result: KeepResult
+
+
+class TaskOptions(_Options, total=False):
+    """The keywords of `@app.task`, for editors and type checkers; `TaskSettings` explains them."""
+
+    queueing: bool
+    mirror: bool
+    expose: Expose
+    retention: Keep
+    sensitive: tuple[str, ...]
+    run_in: RunIn
+    memory: Size | None
+    cpu_time: Duration | None
+
+
+class CallOptions(_Options, total=False):
+    """The keywords of `.using()`, for editors and type checkers; `TaskSettings` and `CallSettings` explain them."""
+
+    after: Iterable[Any]
+    on_parent_failure: OnParentFailure
+    immediately: bool
+    key: str | None
+    delay: Duration
+    at: datetime | None
+    hold: bool
+    group: str | None
+    trace: str | None
+    tx: Any
+    tenant: str | None
+    """The tenant that gets the job. None: the app's own store."""

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack
 
-from leasehold.domain.batch import MOST_INSERTED
-from leasehold.domain.checks.names import checked_tenant
+from leasehold.domain.checks.texts import checked_tenant
 from leasehold.domain.errors import InvalidInput
+from leasehold.domain.job import MOST_INSERTED
 from leasehold.tasks.blueprint import Blueprint, checked_parents
 from leasehold.tasks.call import Call, J, Plan, Producer
 from leasehold.tasks.definition import TaskDefinition
-from leasehold.tasks.options import CallOptions
 from leasehold.tasks.settings import (
     CALL_ONLY,
     OF_TASK,
+    CallOptions,
     CallSettings,
     TaskSettings,
     checked_max_running,

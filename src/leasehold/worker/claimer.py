@@ -12,10 +12,9 @@ from concurrent.futures import Executor
 from typing import TYPE_CHECKING, NamedTuple
 
 from leasehold.domain.errors import StoreError
-from leasehold.domain.hooks import WEBHOOK_TASK
+from leasehold.domain.hooks import WEBHOOK_QUEUE, WEBHOOK_TASK
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Expired
-from leasehold.domain.webhooks import QUEUE
 from leasehold.runners.contract import AnyRunner
 from leasehold.stores.results import Ending, Order
 from leasehold.tasks.definition import TaskDefinition
@@ -153,16 +152,20 @@ class Claimer:
     @property
     def tasks(self) -> tuple[str, ...]:
         """The tasks that it could run now, including those registered since it began."""
-        hidden: set[str] = set() if QUEUE in self._loop_turns.all else {WEBHOOK_TASK}
+        hidden: set[str] = set() if WEBHOOK_QUEUE in self._loop_turns.all else {WEBHOOK_TASK}
         return tuple(sorted(self._tasks.keys() - hidden))
 
     def serve_webhooks(self) -> None:
         """Serve webhooks from now on: deliveries are jobs in their own queue."""
-        if WEBHOOK_TASK in self._tasks and self._settings.claims and QUEUE not in self._loop_turns.all:
+        if (
+            WEBHOOK_TASK in self._tasks
+            and self._settings.claims
+            and WEBHOOK_QUEUE not in self._loop_turns.all
+        ):
             self._async_tasks = [*self._async_tasks, WEBHOOK_TASK]
             self._task_names = self._async_tasks + self._sync_tasks
             self._loop_turns, self._thread_turns = (
-                QueueRotation([*self._loop_turns.all, QUEUE], self._settings.queue_order == "strict")
+                QueueRotation([*self._loop_turns.all, WEBHOOK_QUEUE], self._settings.queue_order == "strict")
                 for _ in range(2)
             )
             self._changed.set()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from leasehold.domain.errors import AtCapacity, DatabaseUnreachable, InvalidInput, JobNotFound
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Grant, NewJob, Sighting
-from leasehold.domain.run_by_id import NotRun
+from leasehold.domain.records import NotRun
 from leasehold.run.attempt import Attempt
 from leasehold.stores.results import Denied, Enqueued, Full
 from leasehold.worker.settings import WorkerSettings, new_worker_name

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 from leasehold.domain.frozen import frozen
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.claimer import Claimer
+from leasehold.worker.service import Service
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
 
@@ -47,3 +50,27 @@ def too_many_abandoned(attempts: Attempts, settings: WorkerSettings) -> bool:
     """Whether half of the places on the loop, or of the threads, are lost: a restart is better."""
     on_loop, in_threads = attempts.abandoned_on_loop, attempts.abandoned_in_threads
     return 2 * on_loop >= settings.concurrency > 0 or 2 * in_threads >= settings.threads > 0
+
+
+# -- the health file ---------------------------------------------------------------------------------------------------
+# A probe checks its age.
+
+TOUCH_EVERY = 5.0
+
+
+class HealthFile(Service):
+    def __init__(self, path: Path, is_well: Callable[[], bool]) -> None:
+        super().__init__("health file", self.beat)
+        self._path = path
+        self._is_well = is_well
+
+    def stop(self) -> None:
+        super().stop()
+        self._path.unlink(missing_ok=True)
+
+    def beat(self) -> float:
+        if self._is_well():
+            self._path.touch()
+        else:
+            self._path.unlink(missing_ok=True)
+        return TOUCH_EVERY

@@ -1,17 +1,56 @@
-"""Hooks: the user's functions, by the names of their listeners."""
+"""Hooks: the user's functions by their listeners, the dispatcher that calls them, and the task that posts to
+webhooks."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import http.client
 import inspect
+import logging
+import random
+import secrets
+import socket
+import ssl
 import sys
-from collections.abc import Callable, Iterable
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from leasehold.domain.checks.names import checked_name
-from leasehold.domain.errors import InvalidInput
-from leasehold.domain.hooks import Listener, Notification
-from leasehold.domain.webhooks import Webhook
+from leasehold.domain.checks.ids import make_id
+from leasehold.domain.checks.texts import checked_name
+from leasehold.domain.errors import InvalidInput, StoreError
+from leasehold.domain.hooks import (
+    GROUP_DONE,
+    SUCCEEDED,
+    WEBHOOK_QUEUE,
+    WEBHOOK_TASK,
+    Delivery,
+    Happened,
+    Listener,
+    Notification,
+    Webhook,
+    delivery_job,
+    is_public,
+    retry_in,
+    signed_headers,
+)
+from leasehold.domain.job import NewJob
+from leasehold.domain.outcome import clean_error
+from leasehold.domain.signals import Fail
+from leasehold.stores.database.wakeups import ANYTHING, Hint
+from leasehold.tasks.definition import TaskDefinition
+from leasehold.tasks.settings import TaskSettings
+from leasehold.threads import Threads, to_thread
+from leasehold.worker.service import Service
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 Hook = Callable[[Notification], object]
 
@@ -65,3 +104,308 @@ def _name_of(hook: Any) -> str:
         spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None)
         module = spec.name if spec is not None else Path(file).stem if file else module
     return f"{module}.{getattr(hook, '__qualname__', type(hook).__qualname__)}"
+
+
+# -- the dispatcher ----------------------------------------------------------------------------------------------------
+
+logger = logging.getLogger("leasehold.hooks")
+
+POLL_EVERY, POLL_SELDOM = 1.0, 5.0
+"""Seconds between two polls without a hint; the longer one if there is nothing to deliver."""
+POLL_GAP = 0.1
+"""Seconds between two polls, however many hints come: on SQLite every commit by any process is a hint."""
+TOUCH_EVERY = 60.0
+FORGET_EVERY = 3600.0
+DELIVERY_LEASE = 60.0
+"""Seconds that a batch may take. In its second half no more hooks are called, so that another worker does not repeat a
+delivery under way, unless a single call takes half a minute."""
+DELIVERY_BATCH = 20
+MOST_UNDELIVERED = 1000
+LONGEST_ERROR = 2000
+
+
+class _Every(Container[Any]):
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
+class HookDispatcher(Service):
+    def __init__(
+        self,
+        store: JobStore,
+        hooks: Hooks,
+        make_job: Callable[[Delivery], NewJob],
+        on_webhooks: Callable[[], None],
+    ) -> None:
+        super().__init__("hooks", self._beat, slowest=POLL_SELDOM)
+        self._store = store
+        self._hooks = hooks
+        self._make_job = make_job
+        self._on_webhooks = on_webhooks
+        self._listeners: list[Listener] = []
+        self.notified_tasks: Container[str] | None = None
+        """The tasks whose successes have a listener; None: no task has one."""
+        self.notifies_groups = False
+        self._unsent: deque[Happened] = deque(maxlen=MOST_UNDELIVERED)
+        self._registered = False
+        self._touched_at = time.monotonic()
+        self._forget_at = time.monotonic() + random.uniform(30, 300)
+        self._looked_at = float("-inf")
+        self._hurry = False
+        self._begun = self._ended = 0
+        self._turn = threading.Condition()
+
+    # -- for the worker --------------------------------------------------------------------------------------------
+    def register(self) -> None:
+        """Register before the first claim, so that nothing from then on is missed."""
+        try:
+            self._register()
+        except StoreError as error:
+            logger.warning("hooks could not be registered yet: %s", error)
+
+    def hint(self, hint: Hint = Hint.HOOKS) -> None:
+        # A commit by another process concerns us only if there is a hook to call.
+        if hint != ANYTHING or self._serves:
+            self.nudge()
+
+    def notify(self, happened: Happened) -> None:
+        """Send a notification that no transition in the database causes. Called on the loop; our thread delivers it."""
+        self._unsent.append(happened)
+        self.nudge()
+
+    def flush(self, seconds: float = 5.0) -> None:
+        """Wait until everything up to now was delivered, as far as possible."""
+        if not self._serves:
+            return
+        with self._turn:
+            begun = self._begun
+            self._hurry = True
+            self.nudge()
+            self._turn.wait_for(lambda: self._ended > begun, seconds)
+
+    def stop(self) -> None:
+        super().stop()
+        if self._serves or self._unsent:
+            try:
+                self._round()
+            except Exception as error:
+                logger.warning("left the last events to other workers: %s", error)
+
+    @property
+    def _serves(self) -> bool:
+        return bool(self._hooks.names or self._webhooks)
+
+    @property
+    def _declared(self) -> list[str]:
+        """Names of listeners whose code is in this process."""
+        return [*self._hooks.names, *(webhook.listener for webhook, _ in self._hooks.webhooks)]
+
+    @property
+    def _webhooks(self) -> list[str]:
+        return sorted({listener.name for listener in self._listeners if listener.webhook})
+
+    # -- in its thread ---------------------------------------------------------------------------------------------
+    def _beat(self) -> float:
+        wait = self._looked_at + POLL_GAP - time.monotonic()
+        if wait > 0 and not self._hurry:
+            return wait
+        with self._turn:
+            self._hurry = False
+            self._begun += 1
+            begun = self._begun
+        try:
+            self._round()
+        finally:
+            self._looked_at = time.monotonic()
+            with self._turn:
+                self._ended = begun
+                self._turn.notify_all()
+        return POLL_EVERY if self._serves else POLL_SELDOM
+
+    def _round(self) -> None:
+        if not self._registered:
+            self._register()
+        while self._unsent:
+            self._store.notify_listeners([self._unsent[0]])
+            self._unsent.popleft()
+        self._look()
+        self._keep_up()
+        if self._store.enqueue_events(self._webhooks, self._make_job):
+            self._store.notify_workers()
+        while taken := self._store.take_events(self._hooks.names, DELIVERY_BATCH, DELIVERY_LEASE):
+            if not self._deliver(taken):
+                break
+
+    def _register(self) -> None:
+        self._store.register_listeners(self._hooks.listeners)
+        for webhook, listeners in self._hooks.webhooks:
+            self._store.set_webhook(webhook, listeners)
+        if self._declared:
+            self._store.notify_hooks()
+        self._look()
+        self._registered = True
+
+    def _look(self) -> None:
+        self._listeners = self._store.find_listeners()
+        tasks = {listener.task for listener in self._listeners if listener.event == SUCCEEDED}
+        self.notified_tasks = None if not tasks else _Every() if "" in tasks else frozenset(tasks)
+        if self._webhooks:
+            self._on_webhooks()
+        self.notifies_groups = any(listener.event == GROUP_DONE for listener in self._listeners)
+
+    def _keep_up(self) -> None:
+        now = time.monotonic()
+        if self._declared and now >= self._touched_at + TOUCH_EVERY:
+            self._store.touch_listeners(self._declared)
+            self._touched_at = now
+        if self._listeners and now >= self._forget_at:
+            self._store.forget_listeners()
+            self._forget_at = now + FORGET_EVERY
+
+    def _deliver(self, taken: list[Delivery]) -> bool:
+        """Return False if the time is over; the rest is given back."""
+        until = time.monotonic() + DELIVERY_LEASE / 2
+        for number, delivery in enumerate(taken):
+            if time.monotonic() >= until:
+                self._store.give_back_events([one.event.id for one in taken[number:]])
+                return False
+            self._call(delivery)
+        return True
+
+    def _call(self, delivery: Delivery) -> None:
+        event = delivery.event
+        try:
+            self._hooks.get(delivery.listener)(event)
+        except Exception as error:
+            again = retry_in(delivery.tries)
+            then = "giving up" if again is None else f"trying again in {again:g} s"
+            logger.exception("hook %s failed on %r; %s", delivery.listener, event.name, then)
+            self._store.retry_event(event.id, again, _error_text(error))
+        else:
+            self._store.drop_events([event.id])
+
+
+def _error_text(error: Exception) -> str:
+    """Format the error as every store accepts it, also if it has no text: the next delivery waits for this record."""
+    return clean_error("".join(traceback.format_exception_only(error)).strip()[:LONGEST_ERROR])
+
+
+# -- webhooks ----------------------------------------------------------------------------------------------------------
+
+HTTP_GONE = 410
+
+_posts = Threads(16, "post")
+"""Separate threads: receivers may be slow."""
+
+
+class Undelivered(Exception):
+    """The receiver did not accept it: the delivery is retried."""
+
+
+def make_delivery(delivery: Delivery) -> NewJob:
+    job_id = make_id(time.time_ns() // 1_000_000, secrets.token_bytes(10))
+    return delivery_job(job_id, delivery.listener.partition(":")[2], delivery.event)
+
+
+def webhook_task(store: JobStore) -> TaskDefinition:
+    async def deliver(webhook: str, event_id: str, body: str) -> str:
+        """Runs in a thread, which ends by itself: `post` limits its total time."""
+        found = await to_thread(store.find_webhook, webhook)
+        if found is None:
+            return "the webhook was removed"
+        return await _posts.call(_deliver, found, event_id, body)
+
+    return TaskDefinition(deliver, WEBHOOK_TASK, TaskSettings(queue=WEBHOOK_QUEUE, lease=60.0))
+
+
+def _deliver(webhook: Webhook, event_id: str, body: str) -> str:
+    raw = body.encode()
+    headers = signed_headers(event_id, raw, webhook.secret, time.time())
+    headers |= {"content-type": "application/json", "user-agent": "leasehold"}
+    send = functools.partial(post, webhook.url, raw, headers, allow_private=webhook.allow_private)
+    try:
+        status = send()
+    except Refusal as refusal:
+        raise Fail(str(refusal)) from None
+    except (OSError, http.client.HTTPException) as error:
+        raise Undelivered(f"{type(error).__name__}: {error}") from None
+    if 200 <= status < 300:
+        return f"status {status}"
+    if 300 <= status < 400:
+        raise Fail(f"status {status}: redirects are not followed; register the address that it leads to")
+    if status == HTTP_GONE:
+        raise Fail("status 410: the receiver wants no more of them; remove the webhook")
+    raise Undelivered(f"status {status}")
+
+
+# -- one POST ----------------------------------------------------------------------------------------------------------
+
+POST_SECONDS = 15.0
+"""Limit for the whole request: a server that answers byte by byte must not hold a worker."""
+MOST_READ = 65_536
+
+
+class Refusal(Exception):
+    """The address must not be posted to."""
+
+
+def post(
+    url: str, body: bytes, headers: Mapping[str, str], *, allow_private: bool, seconds: float = POST_SECONDS
+) -> int:
+    """Return the status. Raises Refusal, or passes on OSError and http.client.HTTPException."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    until = time.monotonic() + seconds
+    connection = http.client.HTTPConnection(host, port, timeout=seconds)
+    connection.sock = _connected(host, port, allow_private, until)
+    connection.sock.settimeout(seconds)
+    watch = threading.Timer(max(0.0, until - time.monotonic()), _cut_off, [connection])
+    watch.daemon = True
+    watch.start()
+    try:
+        if parts.scheme == "https":
+            # The name is for the certificate and the Host header; the socket goes to the checked address.
+            secured = ssl.create_default_context().wrap_socket(
+                connection.sock, server_hostname=host, do_handshake_on_connect=False
+            )
+            connection.sock = secured
+            secured.do_handshake()
+        path = parts.path or "/"
+        target = f"{path}?{parts.query}" if parts.query else path
+        connection.request("POST", target, body, {"host": parts.netloc, **headers})
+        answer = connection.getresponse()
+        answer.read(MOST_READ)
+        return answer.status
+    finally:
+        watch.cancel()
+        connection.close()
+
+
+def _connected(host: str, port: int, allow_private: bool, until: float) -> socket.socket:
+    """Connect to one of the addresses that the name resolves to. If any is not public, connect to none: its owner
+    controls the name, and it may resolve to anything next time. All addresses share the time limit."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(one[4][0]) for one in found))
+    private = [address for address in addresses if not is_public(address)]
+    if private and not allow_private:
+        raise Refusal(
+            f"{host} is {private[0]}, which is not an address of the Internet; allow_private permits it"
+        )
+    error: OSError | None = None
+    for number, address in enumerate(addresses):
+        left = until - time.monotonic()
+        if left <= 0:
+            break
+        try:
+            return socket.create_connection((address, port), timeout=left / (len(addresses) - number))
+        except OSError as problem:
+            error = problem
+    raise error or OSError(f"{host} has no address")
+
+
+def _cut_off(connection: http.client.HTTPConnection) -> None:
+    sock: socket.socket | None = connection.sock  # None: the request ended at the same moment
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)

@@ -1,19 +1,24 @@
-"""The pruner: every worker deletes jobs that ended long ago, a batch at a time, without a leader."""
+"""The pruner: every worker deletes jobs that ended long ago, and what executions have left, without a leader."""
 
 from __future__ import annotations
 
+import logging
 import random
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
+from leasehold.domain.errors import JobNotFound
 from leasehold.domain.retention import Ages, Retention
+from leasehold.run.external import job_of
+from leasehold.runners.contract import AnyRunner
 from leasehold.worker.service import Service
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
 PRUNE_EVERY = 3600.0
-BATCH = 1000
-BETWEEN = 0.5
+PRUNE_BATCH = 1000
+BETWEEN_BATCHES = 0.5
 """Seconds between two batches, so that pruning does not disturb the work."""
 
 
@@ -34,15 +39,68 @@ class Pruner(Service):
     def beat(self) -> float:
         # The rules of tasks that this worker does not have count too.
         retention = Retention(self._retention, self._store.retention())
-        pruned = self._store.prune(retention, BATCH, self._after)
+        pruned = self._store.prune(retention, PRUNE_BATCH, self._after)
         self._after = pruned.next
         if self._after is not None:
-            return BETWEEN
-        if self._audit_age is not None and self._store.prune_audit(self._audit_age, BATCH) >= BATCH:
-            return BETWEEN
+            return BETWEEN_BATCHES
+        if (
+            self._audit_age is not None
+            and self._store.prune_audit(self._audit_age, PRUNE_BATCH) >= PRUNE_BATCH
+        ):
+            return BETWEEN_BATCHES
         self._store.forget_silent_workers()
         self._store.prune_rollups()
         for _ in range(PARTS_A_ROUND):
             self._store.sweep_results(part=self._part)
             self._part += 1
         return PRUNE_EVERY * random.uniform(0.8, 1.2)
+
+
+# -- what executions have left -----------------------------------------------------------------------------------------
+
+logger = logging.getLogger("leasehold.worker")
+
+FIRST_CLEANUP, CLEAN_EVERY = 10.0, 60.0
+TOMBSTONES_EVERY = 60
+"""Remove old tombstones every this many rounds."""
+TOMBSTONES_FOR = 7 * 86400.0
+"""Seconds that tombstones are kept. No starter is that late."""
+
+
+class ExecutionCleanup(Service):
+    """Cleans up only for jobs of this database: executions of another may share the folder or the engine."""
+
+    def __init__(self, store: JobStore, runners: Callable[[], Collection[AnyRunner]]) -> None:
+        super().__init__("leftovers", self.beat, first=FIRST_CLEANUP)
+        self._store = store
+        self._runners = runners
+        self._rounds = 0
+
+    def beat(self) -> float:
+        for runner in self._runners():
+            try:
+                self._look(runner)
+            except OSError as error:
+                logger.warning("cannot look for leftovers of executions: %s", error)
+        self._rounds += 1
+        return CLEAN_EVERY
+
+    def _look(self, runner: AnyRunner) -> None:
+        for name in runner.names():
+            if self._is_over(name):
+                # Alive or not: the job has gone on without the execution.
+                runner.stop(name, 0.0)
+                if runner.remove(name):
+                    logger.info("removed the leftovers of %s", name)
+        if self._rounds % TOMBSTONES_EVERY == 0:
+            runner.sweep(TOMBSTONES_FOR)
+
+    def _is_over(self, name: str) -> bool:
+        """Whether it is over: the database has a row before an execution exists here, so one without a row is over."""
+        job_id = job_of(name)
+        if job_id is None:
+            return False
+        try:
+            return self._store.get(job_id).execution_name != name
+        except JobNotFound:
+            return False

@@ -13,7 +13,7 @@ from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Sighting
 from leasehold.domain.records import Reaped
 from leasehold.domain.states import State
-from leasehold.worker.job_log import log_loss
+from leasehold.worker.logs import log_loss
 from leasehold.worker.meter import Meter
 from leasehold.worker.service import Service
 

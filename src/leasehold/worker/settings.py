@@ -1,22 +1,22 @@
-"""The settings of a worker."""
+"""The settings of a worker, and the typed keywords of `app.worker` that give them."""
 
 from __future__ import annotations
 
 import os
 import secrets
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
 from pathlib import Path
 from types import EllipsisType
-from typing import Literal, get_args
+from typing import Literal, TypedDict, get_args
 
 from leasehold.domain.audit import KEPT_FOR
-from leasehold.domain.checks.durations import Duration, seconds
-from leasehold.domain.checks.names import EVERY_TENANT, checked_tenant
+from leasehold.domain.checks.texts import EVERY_TENANT, checked_tenant
+from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
-from leasehold.domain.retention import Ages, retention_by_state
+from leasehold.domain.retention import Ages, Keep, retention_by_state
 from leasehold.domain.tracing import Tracing
 
 GRACE_VARIABLE = "SHUTDOWN_GRACE_PERIOD_SECONDS"
@@ -116,3 +116,37 @@ class WorkerSettings:
 def split_names(text: str | Sequence[str]) -> tuple[str, ...]:
     parts = text.split(",") if isinstance(text, str) else text
     return tuple(part.strip() for part in parts if part.strip())
+
+
+# -- typed keywords ----------------------------------------------------------------------------------------------------
+
+
+class WorkerDetails(TypedDict, total=False):
+    """The settings of `app.worker` that are seldom needed."""
+
+    stop_grace: float
+    poll: float
+    sweep: float
+    prunes: bool
+    capture_logs: bool
+    claims: bool
+    health_file: str | Path | None
+    tracing: Tracing | None
+    name: str
+
+
+class WorkerOptions(WorkerDetails, total=False):
+    """The settings of `app.worker` and `worker_lifespan`, as typed keywords."""
+
+    queues: str | Iterable[str]
+    queue_order: QueueOrder
+    concurrency: int
+    threads: int
+    max_executions: int
+    shutdown_grace: Duration | EllipsisType | None
+    drain_on_sigterm: bool
+    retention: Keep
+    audit_retention: Duration | None
+    burst: bool
+    listen_url: str | None
+    tenants: str | Iterable[str]

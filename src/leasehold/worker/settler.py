@@ -22,10 +22,10 @@ from leasehold.domain.job import TIED
 from leasehold.domain.outcome import Outcome, Success
 from leasehold.run.attempt import Attempt
 from leasehold.stores.results import Ending, Settled
-from leasehold.worker.hook_dispatcher import HookDispatcher
-from leasehold.worker.job_log import log_ends
+from leasehold.worker.hooks import HookDispatcher
+from leasehold.worker.logs import log_ends
 from leasehold.worker.meter import Meter
-from leasehold.worker.stream_writer import EventWriter
+from leasehold.worker.writers import EventWriter
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore

@@ -18,17 +18,17 @@ from leasehold.run.attempt import Attempt, Ended, run_here
 from leasehold.run.executions import Executions
 from leasehold.run.external import ExternalAttempt
 from leasehold.run.journal import Journal
+from leasehold.run.middleware import run_traced
 from leasehold.run.state import current_run
-from leasehold.run.tracing import run_traced
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.worker.attempts import Attempts
-from leasehold.worker.job_log import log_starts, log_success
 from leasehold.worker.lease_keeper import LeaseKeeper
+from leasehold.worker.logs import log_starts, log_success
 from leasehold.worker.meter import Meter
-from leasehold.worker.pools import HandlerThreads
 from leasehold.worker.process.attempt import ProcessAttempt, Processes
+from leasehold.worker.service import HandlerThreads
 from leasehold.worker.settler import Settler
-from leasehold.worker.stream_writer import EventWriter
+from leasehold.worker.writers import EventWriter
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -249,5 +249,5 @@ if sys.version_info >= (3, 12):
 else:
 
     def start_task(loop: asyncio.AbstractEventLoop, run: Attempt, steps: Coroutine[Any, Any, None]) -> None:
-        # Not by the loop's task factory: that is for tasks that handlers make (`run/system_exit.py`).
+        # Not by the loop's task factory: that is for tasks that handlers make (`run/exceptions.py`).
         run.task = asyncio.Task(steps, loop=loop, name=run.grant.id)

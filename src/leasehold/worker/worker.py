@@ -1,55 +1,47 @@
-"""The worker: connects its roles, starts them and shuts them down."""
+"""The worker: puts its roles together, starts and stops them, and minds the process that they live in."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.hooks import WEBHOOK_TASK
 from leasehold.domain.records import WorkerCard
 from leasehold.domain.schedules import Schedule
+from leasehold.run.exceptions import ExitGuard
 from leasehold.run.executions import Executions
-from leasehold.run.journal import Journal
-from leasehold.run.system_exit import ExitGuard
-from leasehold.run.waits import Waits
+from leasehold.run.journal import Journal, Waits
 from leasehold.stores.database.wakeups import Hint, Wakeups
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.threads import Threads
-from leasehold.worker.attempts import Attempts
-from leasehold.worker.batch_writer import BatchWriter
+from leasehold.worker.attempts import Attempts, Drain, closed_if_it_fails, to_its_end
 from leasehold.worker.claimer import Claimer
-from leasehold.worker.drain import Drain, closed_if_it_fails, to_its_end
-from leasehold.worker.execution_cleanup import ExecutionCleanup
-from leasehold.worker.health import Health, judge, too_many_abandoned
-from leasehold.worker.health_file import HealthFile
-from leasehold.worker.hook_dispatcher import HookDispatcher
-from leasehold.worker.hooks import Hooks
+from leasehold.worker.health import Health, HealthFile, judge, too_many_abandoned
+from leasehold.worker.hooks import HookDispatcher, Hooks, make_delivery, webhook_task
 from leasehold.worker.lease_keeper import LeaseKeeper
-from leasehold.worker.log_capture import LogCapture
-from leasehold.worker.log_fields import LogFields
+from leasehold.worker.logs import LogCapture, LogFields, log_queues
 from leasehold.worker.meter import Meter
-from leasehold.worker.pools import HandlerThreads, StoreThreads
 from leasehold.worker.process.attempt import Processes
-from leasehold.worker.process_tuning import tune_process
-from leasehold.worker.pruner import Pruner
+from leasehold.worker.pruner import ExecutionCleanup, Pruner
 from leasehold.worker.reaper import Reaper
 from leasehold.worker.scheduler import Scheduler
-from leasehold.worker.service import Role, Service
+from leasehold.worker.service import HandlerThreads, Role, Service, StoreThreads
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
-from leasehold.worker.sigterm import catching_sigterm
-from leasehold.worker.stall import StallWatch
 from leasehold.worker.starter import Starter
-from leasehold.worker.startup_log import log_queues
-from leasehold.worker.stream_writer import EventWriter
-from leasehold.worker.watchdog import Watch
-from leasehold.worker.webhooks import make_delivery, webhook_task
+from leasehold.worker.watchdog import StallWatch, Watch
+from leasehold.worker.writers import BatchWriter, EventWriter
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -395,3 +387,62 @@ class Worker:
             self._store.forget_worker(self.settings.name)
         except Exception as error:
             logger.debug("could not sign off: %s", error)
+
+
+# -- the process -------------------------------------------------------------------------------------------------------
+
+
+def tune_process() -> None:
+    """Tune garbage collection and thread switching. A job makes a dozen short-lived objects and no cycles: by default
+    the collector would scan all live objects for them repeatedly, a sixth of the time of a cheap job. And a thread that
+    has the database's reply would wait 5 ms for the loop to let it run, as long as a claim takes."""
+    gc.freeze()
+    gc.set_threshold(20_000, 50, 100)
+    sys.setswitchinterval(0.0005)
+
+
+# -- SIGTERM in a process that is not the worker's own -----------------------------------------------------------------
+
+
+class _SharedHandler:
+    """The handler that all workers of this process share. They may end in any order: the last one restores the handler
+    before theirs. With one handler each, a worker would restore that of a worker which is gone."""
+
+    def __init__(self, before: Any) -> None:
+        self.before = before
+        self.members: list[tuple[Callable[[], object], Callable[[], object] | None]] = []
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        handled = callable(self.before)
+        for receive, take in list(self.members):
+            (receive if handled or take is None else take)()
+        if handled:
+            self.before(number, frame)
+
+
+@contextlib.contextmanager
+def catching_sigterm(
+    receive: Callable[[], object], take: Callable[[], object] | None = None
+) -> Iterator[None]:
+    """Until the block ends, SIGTERM calls `receive`, and then the previous handler.
+
+    Without a previous handler it calls `take` instead; without `take`, the signal ends the process as before. Only the
+    main thread may set handlers, so elsewhere nothing is called. A handler that is set later replaces this one: then
+    only that handler is called.
+    """
+    now: Any = signal.getsignal(signal.SIGTERM)
+    taken = take is not None and now is signal.SIG_DFL
+    if threading.current_thread() is not threading.main_thread() or not (taken or callable(now)):
+        yield
+        return
+    shared: _SharedHandler = now if isinstance(now, _SharedHandler) else _SharedHandler(now)
+    shared.members.append((receive, take))
+    if shared is not now:
+        signal.signal(signal.SIGTERM, shared)
+    try:
+        yield
+    finally:
+        shared.members.remove((receive, take))
+        found: Any = signal.getsignal(signal.SIGTERM)
+        if not shared.members and found is shared:
+            signal.signal(signal.SIGTERM, shared.before)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leasehold.runners.contract import CannotStart, NothingToCollect, Phase, Start, State
-from leasehold.runners.docker import fence
+from leasehold.runners.docker import runner
 from leasehold.runners.docker.engine import Engine, Reply
 from leasehold.runners.docker.runner import RUN, SITE, TRY, DockerRunner
 from tests.runners.conformance import ended, mark, starts, until, wait_for
@@ -154,10 +154,10 @@ def test_a_run_whose_container_is_just_being_replaced_has_not_vanished(lab, runn
 
 
 def test_a_try_that_was_closed_cannot_be_marked_as_started(tmp_path):
-    entry = fence.open_try(tmp_path, 1)
-    fence.close(tmp_path, entry)
-    assert fence.mark_started(tmp_path, entry) is False
-    assert fence.read_marks(tmp_path).started == frozenset()
+    entry = runner.open_try(tmp_path, 1)
+    runner.close(tmp_path, entry)
+    assert runner.mark_started(tmp_path, entry) is False
+    assert runner.read_marks(tmp_path).started == frozenset()
 
 
 def test_a_starter_that_froze_after_the_start_has_started_it(lab, runner, freeze):

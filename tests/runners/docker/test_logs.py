@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leasehold.runners.contract import Stream
-from leasehold.runners.docker import logs
-from leasehold.runners.docker.logs import SETTLED, Logs
+from leasehold.runners.docker import engine
+from leasehold.runners.docker.engine import LOG_SETTLED_AFTER, Logs
 
 STREAMS: tuple[Stream, Stream] = ("stdout", "stderr")
 START = 1_800_000_000 * 10**9
@@ -41,7 +41,7 @@ class WrittenLog:
 
 @pytest.fixture(autouse=True)
 def no_old_glances(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "GLANCE_LASTS", 0.0)
+    monkeypatch.setattr(engine, "GLANCE_LASTS", 0.0)
 
 
 def follow(
@@ -60,7 +60,7 @@ writes = st.lists(
     st.tuples(
         st.sampled_from(STREAMS),
         # Often of the same moment; of two streams one may be written late; and pauses longer than that.
-        st.sampled_from([0, 0, 1, 3, SETTLED // 3, 2 * SETTLED]),
+        st.sampled_from([0, 0, 1, 3, LOG_SETTLED_AFTER // 3, 2 * LOG_SETTLED_AFTER]),
         st.integers(1, 6),
     ),
     max_size=60,
@@ -77,7 +77,7 @@ def test_all_that_was_written_is_read_once(rounds):
     with tempfile.TemporaryDirectory() as folder:
         for written, limit in rounds:
             for stream, pause, length in written:
-                clock[stream] = max(clock[stream] + pause, max(clock.values()) - SETTLED // 2)
+                clock[stream] = max(clock[stream] + pause, max(clock.values()) - LOG_SETTLED_AFTER // 2)
                 text = bytes(64 + len(whole[stream]) % 50 for _ in range(length))
                 log.write(stream, clock[stream], text)
                 whole[stream] += text
@@ -113,7 +113,7 @@ def test_a_late_message_of_the_other_stream_does_not_hide_one_of_the_same_moment
     for number in range(3):
         log.write("stdout", START, b"%d\n" % number)
     log.write("stderr", START - 1, b"late\n")
-    for number in range(3, 2 + logs.GLANCE):
+    for number in range(3, 2 + engine.GLANCE):
         log.write("stdout", START, b"%d\n" % number)
     assert Logs(log).read("c", tmp_path, "stdout", 0, 2) == (b"0\n", 2)
     assert Logs(log).read("c", tmp_path, "stdout", 2, 2) == (b"1\n", 4)
@@ -122,11 +122,11 @@ def test_a_late_message_of_the_other_stream_does_not_hide_one_of_the_same_moment
 def test_a_silent_stream_is_not_searched_for_in_the_whole_log_each_time(tmp_path):
     log = WrittenLog()
     for number in range(5000):
-        log.write("stdout", START + number * SETTLED, b"x\n")
+        log.write("stdout", START + number * LOG_SETTLED_AFTER, b"x\n")
     assert follow(log, tmp_path, "stderr") == (b"", 0)
     log.sent = 0
     assert follow(log, tmp_path, "stderr") == (b"", 0)
-    assert log.sent <= logs.GLANCE
+    assert log.sent <= engine.GLANCE
 
 
 def test_offsets_go_on_though_the_beginning_was_dropped(tmp_path):

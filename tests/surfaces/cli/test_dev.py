@@ -14,8 +14,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from leasehold.surfaces.cli import dev_files, listening
-from leasehold.surfaces.cli.dev_files import WatchedFiles
+from leasehold.surfaces.cli import dev_child, options
+from leasehold.surfaces.cli.dev_child import WatchedFiles
 from tests.launcher import launch
 from tests.surfaces.cli.conftest import PATIENCE, Answer, Cli
 from tests.workers import wait_for
@@ -262,8 +262,8 @@ def test_the_usual_port_gives_way_to_the_next(
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = other.getsockname()[1]
-        monkeypatch.setattr(listening, "USUAL", taken)
-        assert taken < listening.choose_port(None) < taken + listening.TRIES
+        monkeypatch.setattr(options, "USUAL_PORT", taken)
+        assert taken < options.choose_port(None) < taken + options.PORTS_TRIED
     assert f"port {taken} is in use by another program: using" in capsys.readouterr().err
 
 
@@ -275,7 +275,7 @@ def test_an_app_that_is_not_there_is_told_at_once(cli: Cli):
 
 # -- files ------------------------------------------------------------------------------------------------------------
 def test_files_that_change_come_and_go_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(dev_files, "WALK_EVERY", 0)
+    monkeypatch.setattr(dev_child, "WALK_EVERY", 0)
     for folder in ("package", ".hidden", "node_modules", "env"):
         tmp_path.joinpath(folder).mkdir()
         tmp_path.joinpath(folder, "code.py").write_text("1")
@@ -304,7 +304,7 @@ def test_files_that_change_come_and_go_are_seen(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_folder_full_of_data_is_not_read_to_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(dev_files, "MOST_FILES", 3)
+    monkeypatch.setattr(dev_child, "MOST_FILES", 3)
     for number in range(10):
         tmp_path.joinpath(f"d{number}").mkdir()
         tmp_path.joinpath(f"d{number}", "code.py").touch()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.stores.postgres.store import PostgresStore
-from leasehold.stores.sqlite.database_checks import filesystem_of
+from leasehold.stores.sqlite.store import filesystem_of
 from leasehold.testing import ManualClock
 from tests.backends import Backend
 from tests.faults.pgbouncer import PgBouncer, ensure_pgbouncer
@@ -37,9 +37,7 @@ def test_a_table_is_drawn_for_people(app, here):
 
 
 def test_postgres_without_a_pooler_listens(here, postgres_url, postgres_schema, monkeypatch):
-    monkeypatch.setattr(
-        "leasehold.stores.postgres.database_checks.RECEIVED_WITHIN", 30.0
-    )  # it ends when it has heard
+    monkeypatch.setattr("leasehold.stores.postgres.store.RECEIVED_WITHIN", 30.0)  # it ends when it has heard
     to = ["--url", postgres_url, "--schema", postgres_schema]
     assert here("db", "upgrade", *to).code == 0
     answer = here("doctor", "--json", *to)

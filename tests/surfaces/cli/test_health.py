@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from leasehold.domain.records import WorkerCard
-from leasehold.worker.health_file import HealthFile
+from leasehold.worker.health import HealthFile
 from tests.surfaces.cli.conftest import MODULE, Cli, read_until, stop
 from tests.workers import wait_for
 

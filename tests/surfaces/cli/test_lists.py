@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leasehold.domain.budgets import Spend
-from leasehold.domain.checks.cursors import cursor_of
+from leasehold.domain.checks.payload import cursor_of
 from leasehold.domain.policy import Policy
 from leasehold.surfaces.cli import render
 from tests.contract.lives import run

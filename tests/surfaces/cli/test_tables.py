@@ -12,7 +12,7 @@ from rich.console import Console
 from leasehold import Leasehold
 from leasehold.domain.outcome import QuestionAsked
 from leasehold.domain.records import WorkerCard
-from leasehold.surfaces.cli.tables import draw, fit
+from leasehold.surfaces.cli.render import draw, fit
 from tests.backends import new_id
 from tests.contract.lives import end
 from tests.surfaces.cli.test_jobs import fail

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from leasehold import Leasehold
-from leasehold.domain.flow import Flow, FlowEdge, FlowNode
+from leasehold.domain.dependencies import Flow, FlowEdge, FlowNode
 from leasehold.domain.states import State
-from leasehold.surfaces.dashboard.flow_layout import WIDTH, drawing_of
+from leasehold.surfaces.dashboard.pages.flow import WIDTH, drawing_of
 from tests.surfaces.dashboard.conftest import Viewer
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from leasehold import Leasehold
 from leasehold.domain.budgets import Spend
-from leasehold.domain.checks.names import storable_name
+from leasehold.domain.checks.texts import storable_name
 from leasehold.domain.policy import Policy
 from tests.contract.lives import run
 from tests.surfaces.dashboard.conftest import Dashboard, Viewer

@@ -10,7 +10,8 @@ import pytest
 from leasehold.domain.metrics import Histogram, Rollup, histogram_of
 from leasehold.domain.records import AttemptRecord, StepRecord
 from leasehold.domain.sensitive import HIDDEN
-from leasehold.surfaces.dashboard import charts, formatting, json_tree
+from leasehold.surfaces.dashboard import render
+from leasehold.surfaces.dashboard.pages import overview
 from leasehold.surfaces.dashboard.timeline import MOST_BARS, timeline
 
 NOW = datetime(2026, 11, 17, 12, 0, 0, tzinfo=UTC)
@@ -34,7 +35,7 @@ NOW = datetime(2026, 11, 17, 12, 0, 0, tzinfo=UTC)
     ],
 )
 def test_spans_are_told_in_two_units_at_most(seconds, reported):
-    assert formatting.span(seconds) == reported
+    assert render.span(seconds) == reported
 
 
 @pytest.mark.parametrize(
@@ -50,12 +51,12 @@ def test_spans_are_told_in_two_units_at_most(seconds, reported):
     ],
 )
 def test_times_are_told_by_how_far_they_are_away(away, reported):
-    assert formatting.ago(NOW - timedelta(seconds=away), NOW) == reported
+    assert render.ago(NOW - timedelta(seconds=away), NOW) == reported
 
 
 def test_characters_that_do_something_are_made_visible():
-    assert formatting.plain("a\x1b[31m\x07\x00b\x7f\x9b") == "a␛[31m␇␀b␡\ufffd"
-    assert formatting.plain("line\nnext\ttab é 🎉 \u202eabc") == "line\nnext\ttab é 🎉 \u202eabc"
+    assert render.plain("a\x1b[31m\x07\x00b\x7f\x9b") == "a␛[31m␇␀b␡\ufffd"
+    assert render.plain("line\nnext\ttab é 🎉 \u202eabc") == "line\nnext\ttab é 🎉 \u202eabc"
 
 
 def test_a_tree_is_bounded_whatever_is_in_the_value():
@@ -64,17 +65,17 @@ def test_a_tree_is_bounded_whatever_is_in_the_value():
         deep = [deep]
     wide = {f"k{n}": n for n in range(100_000)}
 
-    def count(node: json_tree.Node) -> int:
+    def count(node: render.Node) -> int:
         return 1 + sum(count(child) for child in node.children)
 
     for value in (deep, wide, [wide, wide], "x" * 1_000_000, {"a" * 100_000: "b" * 100_000}):
-        node = json_tree.tree_of(value)
-        assert count(node) <= 2 * json_tree.MOST_NODES
-        assert len(node.text) < 2 * json_tree.LONGEST_TEXT
-    assert json_tree.tree_of(wide).children[-1].kind == "cut"
-    assert json_tree.tree_of({"key": HIDDEN}).children[0].kind == "secret"
-    assert json_tree.tree_of_text("{broken").text == "{broken"
-    assert json_tree.tree_of_text("[" * 100_000).kind == "text"
+        node = render.tree_of(value)
+        assert count(node) <= 2 * render.MOST_NODES
+        assert len(node.text) < 2 * render.LONGEST_TEXT
+    assert render.tree_of(wide).children[-1].kind == "cut"
+    assert render.tree_of({"key": HIDDEN}).children[0].kind == "secret"
+    assert render.tree_of_text("{broken").text == "{broken"
+    assert render.tree_of_text("[" * 100_000).kind == "text"
 
 
 def test_a_timeline_tells_who_held_the_lease_gaps_and_handovers():
@@ -119,14 +120,14 @@ def test_a_job_that_has_waited_long_is_drawn_from_its_first_run_and_one_with_man
 
 
 def test_quantiles_lie_in_their_buckets():
-    assert charts.quantile(Histogram(), 0.5) is None
+    assert overview.quantile(Histogram(), 0.5) is None
     histogram = histogram_of([0.02] * 50 + [3.0] * 50)
-    median, high = charts.quantile(histogram, 0.5), charts.quantile(histogram, 0.95)
+    median, high = overview.quantile(histogram, 0.5), overview.quantile(histogram, 0.95)
     assert median is not None
     assert 0.01 <= median <= 0.05
     assert high is not None
     assert 1 <= high <= 5
-    assert charts.quantile(histogram_of([1e9]), 0.5) == 14400
+    assert overview.quantile(histogram_of([1e9]), 0.5) == 14400
 
 
 def test_minutes_without_runs_are_there_too():
@@ -135,7 +136,7 @@ def test_minutes_without_runs_are_there_too():
         Rollup("q", "k", "timed_out", 1, minute=NOW - timedelta(minutes=2)),
         Rollup("q", "k", "lost", 2, minute=NOW),
     ]
-    minutes = charts.minutes_of(rollups, NOW + timedelta(seconds=30), 5)
+    minutes = overview.minutes_of(rollups, NOW + timedelta(seconds=30), 5)
     assert [(one.succeeded, one.failed, one.retried) for one in minutes] == [
         (0, 0, 0),
         (0, 0, 0),
@@ -143,14 +144,14 @@ def test_minutes_without_runs_are_there_too():
         (0, 0, 0),
         (0, 0, 2),
     ]
-    chart = json.loads(charts.runs_chart(minutes))
+    chart = json.loads(overview.runs_chart(minutes))
     assert [len(line) for line in chart["data"]] == [5, 5, 5, 5]
 
 
 @pytest.mark.parametrize(("first", "drawn"), [(None, 4), (0, 10), (4, 7), (8, 4)])
 def test_a_chart_begins_just_before_the_first_run_but_is_never_too_short(first: int | None, drawn: int):
     minutes = [
-        charts.Minute(NOW + timedelta(minutes=n), int(n == first), 0, 0, None, None) for n in range(10)
+        overview.Minute(NOW + timedelta(minutes=n), int(n == first), 0, 0, None, None) for n in range(10)
     ]
-    shown = charts.since_the_first_run(minutes, 4)
+    shown = overview.since_the_first_run(minutes, 4)
     assert list(shown) == minutes[-drawn:]

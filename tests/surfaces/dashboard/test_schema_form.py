@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field, TypeAdapter
 from leasehold.domain.checks.json_schema import first_problem
 from leasehold.domain.errors import InvalidInput
 from leasehold.surfaces.dashboard import render
-from leasehold.surfaces.dashboard.schema_form import form_of, value_of
+from leasehold.surfaces.dashboard.pages.questions import form_of, value_of
 
 
 def form(schema: Any, **more: Any):

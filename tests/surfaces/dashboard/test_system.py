@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 from leasehold import Leasehold
 from leasehold.dashboard import create_dashboard
 from leasehold.domain.records import WorkerCard
-from leasehold.surfaces.dashboard.masking import masked_url, shown_environment
+from leasehold.surfaces.dashboard.pages.system import masked_url, shown_environment
 from tests.backends import Backend
 from tests.surfaces.dashboard.conftest import Dashboard, Viewer
 

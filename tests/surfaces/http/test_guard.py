@@ -19,7 +19,7 @@ from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.records import WorkerCard
 from leasehold.domain.tokens import SCOPES
 from leasehold.http import create_app, router
-from leasehold.surfaces.http.route import LARGEST_BODY, guarded_by, scope_of
+from leasehold.surfaces.http.routes import LARGEST_BODY, guarded_by, scope_of
 from tests.surfaces.http.test_jobs import settle
 from tests.surfaces.serving import PATIENCE, Server
 

@@ -13,10 +13,9 @@ from fastapi import FastAPI
 from leasehold import Leasehold
 from leasehold.domain.errors import InvalidInput
 from leasehold.http import create_app, router
-from leasehold.surfaces.guard import request_rates
-from leasehold.surfaces.guard.denied import Denied
-from leasehold.surfaces.guard.request_rates import RequestRates, address_class
-from leasehold.surfaces.http.route import DEEPEST_BODY, is_deeper
+from leasehold.surfaces import guard
+from leasehold.surfaces.guard import Denied, RequestRates, address_class
+from leasehold.surfaces.http.routes import DEEPEST_BODY, is_deeper
 from tests.backends import Backend, new_job
 from tests.surfaces.serving import Server
 
@@ -102,7 +101,7 @@ def test_probes_are_counted_apart(rates: RequestRates):
 
 
 def test_only_so_many_callers_are_remembered(clock: Clock, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(request_rates, "MOST", 5)
+    monkeypatch.setattr(guard, "MOST_CALLERS", 5)
     rates = RequestRates(1, clock)
     for number in range(50):
         rates.check(None, f"203.0.113.{number}")
@@ -207,7 +206,7 @@ def test_a_read_that_takes_too_long_is_given_up(
 
 
 def test_a_read_in_another_thread_of_the_process_is_not_hurried(app: Leasehold):
-    from leasehold.operations.read_timeout import reads_within
+    from leasehold.operations.local import reads_within
     from leasehold.stores.database.read_timeout import longest_read
 
     seen: list[float | None] = []

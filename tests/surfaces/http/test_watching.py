@@ -15,7 +15,7 @@ from leasehold import Leasehold
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.stores.results import Ending
-from leasehold.surfaces.http import watching
+from leasehold.surfaces.http import by_hand
 from tests.surfaces.http.test_jobs import settle
 from tests.surfaces.serving import PATIENCE, Server
 from tests.workers import wait_for
@@ -176,7 +176,7 @@ def test_a_stream_of_an_unknown_job_is_a_problem(admin: httpx2.Client):
 def test_a_stream_ends_when_its_token_is_revoked(
     app: Leasehold, server: Server, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(watching, "CHECK_EVERY", 0.0)
+    monkeypatch.setattr(by_hand, "CHECK_EVERY", 0.0)
     job = app.enqueue("add", {"a": 1})
     (grant,) = app.__internals__.store.claim("w", ["default"], 1)
     stream = Stream(server.client("read"), f"/v1/jobs/{job.id}/watch")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from leasehold.domain.errors import InvalidInput
-from leasehold.surfaces.mcp.forms import answer_of, form_of
+from leasehold.surfaces.mcp.tools import answer_of, form_of
 
 FLAT = {
     "type": "object",

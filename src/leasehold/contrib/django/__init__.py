@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from leasehold.contrib.django.project import the_project
-from leasehold.contrib.django.transactions import in_transaction
+from leasehold.contrib.django.project import in_transaction, the_project
 
 if TYPE_CHECKING:
     from leasehold import Leasehold

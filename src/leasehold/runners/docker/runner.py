@@ -1,4 +1,4 @@
-"""Runs containers on a Docker engine of this machine, each started at most once (`fence.py` explains how).
+"""Runs containers on a Docker engine of this machine, each started at most once: a fence decides who may start one.
 
 The engine keeps a container's state, exit code and log; the execution's folder keeps who may start it, and that it was
 started. Read both together: first the folder, then the engine, and before "it has vanished" the folder again.
@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import re
 import secrets
+import shutil
 import signal
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from leasehold.domain.checks.sizes import size_text
+from leasehold.domain.checks.numbers import size_text
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 from leasehold.runners.contract import (
@@ -30,11 +32,16 @@ from leasehold.runners.contract import (
     State,
     Stream,
 )
-from leasehold.runners.docker import fence
-from leasehold.runners.docker.engine import Engine
-from leasehold.runners.docker.files import find_outputs, put_inputs, read_result
-from leasehold.runners.docker.logs import Logs
-from leasehold.runners.docker.spec import LOG_FILES, Allowed, ContainerSpec, engine_body
+from leasehold.runners.docker.engine import Engine, Logs
+from leasehold.runners.docker.spec import (
+    LOG_FILES,
+    Allowed,
+    ContainerSpec,
+    engine_body,
+    find_outputs,
+    put_inputs,
+    read_result,
+)
 from leasehold.runners.run_folder import (
     delete_all_but_the_tombstone,
     highest_token,
@@ -42,6 +49,7 @@ from leasehold.runners.run_folder import (
     open_site,
     run_folder,
     sweep_tombstones,
+    sync_folder,
     write_durably,
 )
 
@@ -60,7 +68,7 @@ _GOING = ("removing", "dead")
 class Container:
     id: str
     entry: str
-    """The try that made the container: see `fence.py`."""
+    """The try that made the container: see the fence below."""
     status: str
     """"created" means that it has never run."""
     code: int
@@ -102,7 +110,7 @@ class DockerRunner(Runner[ContainerSpec]):
         self._allowed.check(spec)
         assert self.site
         run.mkdir(mode=0o700, exist_ok=True)
-        fence.raise_to(run, token)  # raise the fence before looking
+        raise_to(run, token)  # raise the fence before looking
         deadline = time.monotonic() + START_PATIENCE
         twins: dict[str, float] = {}
         while True:
@@ -117,7 +125,7 @@ class DockerRunner(Runner[ContainerSpec]):
                     return Start.STARTED
             else:
                 since = twins.setdefault(container.id, time.monotonic())
-                if fence.token_of(container.entry) < token or time.monotonic() > since + TWIN_PATIENCE:
+                if token_of(container.entry) < token or time.monotonic() > since + TWIN_PATIENCE:
                     self._discard(run, container)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"another start of the run {name} does not come to an end")
@@ -127,7 +135,7 @@ class DockerRunner(Runner[ContainerSpec]):
         return _judge(*self._look(name))
 
     def probe_many(self, names: Sequence[str]) -> dict[str, State]:
-        before = {name: fence.read_marks(self._run(name)) for name in names}
+        before = {name: read_marks(self._run(name)) for name in names}
         found = self._list() if names else {}
         states = {}
         for name, marks in before.items():
@@ -149,7 +157,7 @@ class DockerRunner(Runner[ContainerSpec]):
         is_requested = earlier is not None and earlier["is_requested"] and until >= earlier["until"]
         if earlier is None or until < earlier["until"]:
             write_durably(run / "stop", {"until": until, "is_requested": False})
-        fence.close_all(run)
+        close_all(run)
         container = self._inspect(self.container_name(name))
         if container is None or container.status not in _LIVE:
             return
@@ -165,7 +173,7 @@ class DockerRunner(Runner[ContainerSpec]):
         run = self._run(name)
         run.mkdir(mode=0o700, exist_ok=True)
         write_durably(run / "tombstone", None)
-        fence.close_all(run)
+        close_all(run)
         return self.probe(name)
 
     def collect(self, name: str) -> Collected:
@@ -175,7 +183,7 @@ class DockerRunner(Runner[ContainerSpec]):
         if facts is None or container is None or container.status != "exited":
             raise NothingToCollect(name, self.probe(name))
         kept = int(facts["HostConfig"]["LogConfig"]["Config"]["max-size"]) * (LOG_FILES - 1)
-        home = fence.mounted(run, container.entry)
+        home = mounted(run, container.entry)
         names = json.loads(facts["Config"]["Labels"][OUTPUTS])
         return Collected(
             code=container.code,
@@ -206,7 +214,7 @@ class DockerRunner(Runner[ContainerSpec]):
         freed = 0
         for name, container in self._list().items():
             run = self._run(name)
-            is_stray = not run.is_dir() or fence.mounted(run, container.entry) is None
+            is_stray = not run.is_dir() or mounted(run, container.entry) is None
             if is_stray and container.created is not None and container.created < time.time() - age:
                 freed += self._delete(container, force=True)
         for seen in self.folder.glob(".seen.*"):
@@ -221,43 +229,43 @@ class DockerRunner(Runner[ContainerSpec]):
         """Make a container and start it, once, by its id. False: another starter was first, or has raised the fence;
         look again."""
         run = self._run(name)
-        entry = fence.open_try(run, token)
+        entry = open_try(run, token)
         home = run / f"open.{entry}"
         try:
             put_inputs(home, spec.inputs)
         except (OSError, InvalidInput):
-            was_open = fence.is_open(run, entry)
-            fence.discard(run, entry)
+            was_open = is_open(run, entry)
+            discard(run, entry)
             if was_open:
                 raise
             return False
-        if not fence.lets_pass(run, token):
-            fence.discard(run, entry)
+        if not lets_pass(run, token):
+            discard(run, entry)
             return False
         labels = {SITE: self._folder_id, RUN: name, TRY: entry, OUTPUTS: json.dumps(list(spec.outputs))}
         body = engine_body(spec, labels, home)
         query = {"name": self.container_name(name)}
         made = self.engine.call("POST", "/containers/create", query, body, allow=range(400, 600))
         if made.status != 201:
-            was_open = fence.is_open(run, entry)
-            fence.discard(run, entry)
+            was_open = is_open(run, entry)
+            discard(run, entry)
             if was_open and made.status != 409:  # 409: the name is taken
                 raise CannotStart(name, made.message)
             return False
         id_ = made.json()["Id"]
         refusal = None
-        if fence.mark_started(run, entry):
-            fence.close_all(run, but=entry)  # a starter frozen in another try must not get the name later
+        if mark_started(run, entry):
+            close_all(run, but=entry)  # a starter frozen in another try must not get the name later
             started = self.engine.call("POST", f"/containers/{id_}/start", allow=range(400, 600))
             if started.status < 400:
                 return True
-            if fence.is_open(run, entry) and started.status != 404:  # 404: it was deleted
+            if is_open(run, entry) and started.status != 404:  # 404: it was deleted
                 refusal = started.message
-            fence.close(run, entry)
+            close(run, entry)
         container = self._inspect(id_)
         if container is not None and container.status in (*_LIVE, "exited"):
             return True  # it was started nevertheless
-        fence.discard(run, entry)
+        discard(run, entry)
         if container is not None:
             self._delete(container)
         if refusal is not None:
@@ -266,11 +274,11 @@ class DockerRunner(Runner[ContainerSpec]):
 
     def _discard(self, run: Path, made: Container) -> None:
         """Delete a container that its maker has not started, in such a way that it cannot have run."""
-        fence.close(run, made.entry)
+        close(run, made.entry)
         container = self._inspect(made.id)  # waits for a start under way
         if container is not None and container.status == "created":
             # Remove the mark first: without the container it would mean that the container has run.
-            fence.discard(run, made.entry)
+            discard(run, made.entry)
             self._delete(container)
 
     def _check_that_the_engine_sees_the_folder(self) -> None:
@@ -304,16 +312,16 @@ class DockerRunner(Runner[ContainerSpec]):
 
     # -- look
 
-    def _look(self, name: str) -> tuple[fence.Marks, Container | None]:
+    def _look(self, name: str) -> tuple[Marks, Container | None]:
         """Return what the folder and the engine say at one moment."""
         run = self._run(name)
         while True:
-            marks = fence.read_marks(run)
+            marks = read_marks(run)
             container = self._inspect(self.container_name(name))
             if container is not None or not marks.started:
                 return marks, container
             # Another starter may have replaced a container that was not started: then the mark of that try is gone.
-            again = fence.read_marks(run)
+            again = read_marks(run)
             if marks.started & again.started:
                 return again, None
 
@@ -354,7 +362,7 @@ class DockerRunner(Runner[ContainerSpec]):
         return run_folder(self.folder, name)
 
 
-def _judge(marks: fence.Marks, container: Container | None) -> State:
+def _judge(marks: Marks, container: Container | None) -> State:
     if container is not None and container.status in _LIVE:
         return State(Phase.RUNNING)
     if container is not None and container.status == "exited":
@@ -395,3 +403,107 @@ def _read_stop(run: Path) -> dict[str, Any] | None:
         found: dict[str, Any] = json.loads((run / "stop").read_text())
         return found
     return None
+
+
+# -- the fence ---------------------------------------------------------------------------------------------------------
+# The fence is the folder that it mounts: without it the engine refuses the start.
+#
+# The files of an execution, besides `token.N`, `tombstone` and `stop`, which mean the same as for the subprocess
+# runner:
+#
+#     open.N.X      what a container made by a starter with token N mounts: its result, inputs and outputs. X is new for
+#                   each try, so that closing it closes that try alone
+#     closed.N.X    the same folder: its container can no longer be started. One that was started goes on, and writes
+#                   here
+#     started.N.X   written before that container is started. If the container is gone, this proves that it ran
+#
+# A starter makes its folder, *then* checks for newer tokens and tombstones, then makes its container; the engine lets
+# only one container have the execution's name. Its starter closes all other tries, *then* starts it. A process that
+# must prevent a start leaves a mark, a tombstone or a stop, *then* closes all tries. So of any two, one sees the other.
+
+STARTED_MARK = ".started"
+
+
+@frozen
+class Marks:
+    exists: bool
+    is_stopped: bool
+    is_buried: bool
+    started: frozenset[str]
+    """Tries (N.X) that may have started a container."""
+
+
+def read_marks(run: Path) -> Marks:
+    try:
+        names = os.listdir(run)
+    except FileNotFoundError:
+        return Marks(False, False, False, frozenset())
+    started = frozenset(name[8:] for name in names if name.startswith("started."))
+    return Marks(True, "stop" in names, "tombstone" in names, started)
+
+
+def raise_to(run: Path, token: int) -> None:
+    """Block all starters with an older token."""
+    (run / f"token.{token}").touch()
+
+
+def close_all(run: Path, but: str = "") -> None:
+    """Prevent any further start. The reason for it already exists: a tombstone, a stop, or the container of a try."""
+    for name in os.listdir(run):
+        if name.startswith("open.") and name != f"open.{but}":
+            close(run, name[5:])
+
+
+def lets_pass(run: Path, token: int) -> bool:
+    """Return whether a start is allowed. Another try's mark blocks it too: its container may have run, and be gone."""
+    marks = read_marks(run)
+    is_closed = marks.is_stopped or marks.is_buried or bool(marks.started)
+    return not is_closed and highest_token(run) <= token
+
+
+def open_try(run: Path, token: int) -> str:
+    entry = f"{token}.{secrets.token_hex(6)}"
+    folder = run / f"open.{entry}"
+    folder.mkdir()
+    with contextlib.suppress(FileNotFoundError):  # already closed by another process: it will not pass
+        (folder / STARTED_MARK).touch()
+        folder.chmod(0o777)  # the container may have any user; the folder above is closed to others
+    return entry
+
+
+def is_open(run: Path, entry: str) -> bool:
+    return (run / f"open.{entry}").is_dir()
+
+
+def close(run: Path, entry: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        (run / f"open.{entry}").rename(run / f"closed.{entry}")
+
+
+def discard(run: Path, entry: str) -> None:
+    """Remove a try whose container was not started, and never will be."""
+    close(run, entry)
+    (run / f"started.{entry}").unlink(missing_ok=True)
+    shutil.rmtree(run / f"closed.{entry}", ignore_errors=True)
+
+
+def mark_started(run: Path, entry: str) -> bool:
+    """Mark the try as started. False: it was closed. The mark moves out of the folder, which closing renames."""
+    try:
+        (run / f"open.{entry}" / STARTED_MARK).rename(run / f"started.{entry}")
+    except FileNotFoundError:
+        return False
+    sync_folder(run)
+    return True
+
+
+def mounted(run: Path, entry: str) -> Path | None:
+    """Return where the folder of a try is now."""
+    for state in ("open", "closed", "open"):  # again, because it may have been closed meanwhile
+        if (folder := run / f"{state}.{entry}").is_dir():
+            return folder
+    return None
+
+
+def token_of(entry: str) -> int:
+    return int(entry.partition(".")[0])

@@ -1,4 +1,4 @@
-"""A job as rows and as a value: which place it is in, how its rows make a Job, and which rows a decided Job needs.
+"""Rows to values and back, the same for every dialect: a job and the place it is in, its attempts, and all others.
 
 Nothing here touches a database. `assemble` and `row_of` are each other's inverse; the view `job_row` shows the same as
 `assemble`, and tests/stores/test_places.py compares the two.
@@ -6,18 +6,153 @@ Nothing here touches a database. `assemble` and `row_of` are each other's invers
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from leasehold.domain.job import Job
 from leasehold.domain.lanes import STARTED
+from leasehold.domain.outcome import Move
 from leasehold.domain.policy import Policy
+from leasehold.domain.records import AttemptRecord
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, LIVE, Flag, State
-from leasehold.domain.transitions import Move
 from leasehold.stores.database.database import Row
-from leasehold.stores.database.rows import record_of, tags_of
+
+# -- rows to values ----------------------------------------------------------------------------------------------------
+
+TIMES = frozenset(
+    {
+        "created_at",
+        "changed_at",
+        "revoked_at",
+        "available_at",
+        "lane_at",
+        "lease_expires_at",
+        "execution_started_at",
+        "first_started_at",
+        "started_at",
+        "finished_at",
+        "deadline_at",
+        "start_by",
+        "now",
+        "at",
+        "paused_at",
+        "until",
+        "asked_at",
+        "closed_at",
+        "expires_at",
+        "seen_at",
+        "next_at",
+        "stopped_at",
+        "closed_until",
+        "due_at",
+        "since",
+        "ended_at",
+        "placed_at",
+        "updated_at",
+        "saved_at",
+        "last_at",
+        "minute",
+    }
+)
+BOOLEANS = frozenset(
+    {
+        "limited",
+        "ready",
+        "halts_lane",
+        "held",
+        "shared",
+        "blocked",
+        "draining",
+        "old",
+        "met",
+        "closed",
+        "secret",
+        "answered",
+        "expired",
+        "unique_for_ever",
+        "for_ever",
+        "settled",
+        "halts",
+        "paused",
+        "at_start",
+        "webhook",
+        "allow_private",
+    }
+)
+
+R = TypeVar("R")
+
+COLUMNS = {"group": "group_name"}
+"""Fields that have another name than their column."""
+_COLUMNS_OF_JOB = frozenset(COLUMNS.get(f.name, f.name) for f in fields(Job))
+
+
+def record_of(cls: type[R], row: Row, **more: Any) -> R:
+    """A record from a row with a column for each field; `more` gives fields that need more than the column's value."""
+    values = row | more
+    for name, column in COLUMNS.items():
+        if name in cls.__annotations__ and column in values:
+            values[name] = values.pop(column)
+    return cls(**values)
+
+
+def job_from_row(row: Row) -> Job:
+    """A row of the view job_row. Columns that this code does not know are passed over: a newer schema may have more."""
+    values = {name: value for name, value in row.items() if name in _COLUMNS_OF_JOB}
+    values["state"] = State(values["state"])
+    values["policy"] = Policy.load(values["policy"])
+    values["tags"] = tags_of(values["tags"])
+    if values["stop_requested"] is not None:
+        values["stop_requested"] = Flag(values["stop_requested"])
+    return record_of(Job, values)
+
+
+def tags_of(text: str | None) -> tuple[str, ...]:
+    """Unreadable text counts as no tags: a row that was edited by hand must not break a list for all others."""
+    try:
+        found = json.loads(text) if text else []
+    except ValueError:
+        return ()
+    return tuple(map(str, found)) if isinstance(found, list) else ()
+
+
+# -- the records of a job's attempts -----------------------------------------------------------------------------------
+
+_WENT_WRONG = frozenset({"failed", "timed_out", "lost", "crashed", "abandoned", "breached", "snoozed"})
+_ENDS = _WENT_WRONG | {"asked", "stopped", "handed_back", "detached"}
+"""Events of the history that end a run."""
+
+
+def records_of(runs: Sequence[Row], history: Sequence[Row]) -> list[AttemptRecord]:
+    """By lease, oldest first. What an operator made of the job afterwards is not about the run."""
+    ends = {
+        entry["token"]: entry
+        for entry in history
+        if entry["event"] in _ENDS and entry["from_state"] == "running"
+    }
+    return [_record(run, ends.get(run["token"])) for run in runs]
+
+
+def _record(run: Row, end: Row | None) -> AttemptRecord:
+    if end is None or run["outcome"] == "running":
+        return AttemptRecord(
+            run["number"], run["worker"], run["started_at"], run["ended_at"], run["outcome"], None
+        )
+    return AttemptRecord(
+        number=run["number"],
+        worker=run["worker"] if run["worker"] is not None else end["actor"],
+        started_at=run["started_at"],
+        ended_at=end["at"],
+        outcome=end["event"],
+        error=end["detail"] if end["event"] in _WENT_WRONG else None,
+    )
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
 
 
 class Place(StrEnum):

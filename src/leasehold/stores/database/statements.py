@@ -1,4 +1,4 @@
-"""Named statements, read from .sql files.
+"""Statements: named ones, read from .sql files; names that end up inside them; and numbered migrations.
 
 A file holds `-- name: word` headers, each followed by comments that say why and by one statement with `:name`
 parameters. The same names and parameters stand in both dialects; tests/architecture checks it. What several statements
@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from importlib.resources import files
+
+from leasehold.domain.errors import InvalidInput, SchemaOutdated, SchemaTooNew
 
 _HEADER = re.compile(r"^-- (name|part): ([a-z_.]+)\s*$", re.MULTILINE)
 _INCLUDE = re.compile(r"^[ \t]*-- include: ([a-z_]+)[ \t]*$", re.MULTILINE)
@@ -61,3 +63,52 @@ def _sql_files(package: str, folder: str) -> Iterator[tuple[str, str]]:
     for entry in sorted(files(package).joinpath(folder).iterdir(), key=lambda item: item.name):
         if entry.name.endswith(".sql"):
             yield entry.name, entry.read_text(encoding="utf-8")
+
+
+# -- names inside statements -------------------------------------------------------------------------------------------
+
+_SCHEMA = re.compile(r"[a-z][a-z0-9_]{0,47}")
+
+
+def checked_schema(name: str) -> str:
+    """A schema name ends up inside statements, so it is a plain lower-case word or it is refused."""
+    if not _SCHEMA.fullmatch(name) or name.startswith("pg_") or name == "information_schema":
+        raise InvalidInput(
+            "schema",
+            f"{name!r} is not a usable schema name",
+            "use lower-case letters, digits and _, starting with a letter, at most 48 characters",
+        )
+    return name
+
+
+LONGEST_IDENTIFIER = 63
+"""Bytes of a name that PostgreSQL keeps; it cuts off the rest without a word."""
+
+
+def tenant_schema(schema: str, tenant: str) -> str:
+    name = f"{schema}_{tenant}"
+    if len(name) > LONGEST_IDENTIFIER:
+        raise InvalidInput(
+            "tenant",
+            f"{tenant!r} together with the schema {schema!r} has {len(name)} characters",
+            f"use at most {LONGEST_IDENTIFIER - 1 - len(schema)} for it",
+        )
+    return name
+
+
+# -- migrations --------------------------------------------------------------------------------------------------------
+
+
+def check_version(label: str, found: int, known: int) -> None:
+    """Raise unless the schema is the one this code was written for."""
+    if found > known:
+        raise SchemaTooNew(label, found, known)
+    if found < known:
+        raise SchemaOutdated(label, found, known)
+
+
+def missing(label: str, found: int, migrations: dict[int, str]) -> dict[int, str]:
+    """The migrations to apply, in order."""
+    if found > len(migrations):
+        raise SchemaTooNew(label, found, len(migrations))
+    return {version: text for version, text in migrations.items() if version > found}

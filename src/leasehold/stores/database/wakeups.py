@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Protocol
 
-from leasehold.stores.database.forks import ForkLock
+from leasehold.threads import ForkLock
 
 logger = logging.getLogger("leasehold.wakeups")
 

@@ -1,25 +1,382 @@
-"""The connections of a process to one PostgreSQL database. Several schemas may share them: nothing in a session says
-which schema it is for, every statement does."""
+"""The connections of a process to one PostgreSQL database: their URL, settings, values, statements and pool.
+
+Several schemas may share them: nothing in a session says
+which schema it is for, every statement does.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
+import select
 import threading
+import time
 import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
+from psycopg import generators
+from psycopg.abc import AdaptContext, Buffer, PQGen
+from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName, error_from_result
+from psycopg.pq import ExecStatus, Format, TransactionStatus
+from psycopg.pq.abc import PGresult
 from psycopg.types.string import TextLoader
 
-from leasehold.domain.errors import DatabaseUnreachable
-from leasehold.stores.database.forks import after_fork
-from leasehold.stores.postgres import settings
-from leasehold.stores.postgres.instants import InstantLoader
-from leasehold.stores.postgres.pool import Pool
-from leasehold.stores.postgres.prepared import QuickConnection
-from leasehold.stores.postgres.urls import bad_url
+from leasehold.domain.checks.times import EARLIEST, LATEST
+from leasehold.domain.errors import DatabaseTooOld, DatabaseUnfit, DatabaseUnreachable, InvalidInput
+from leasehold.threads import after_fork
+
+# -- what a session must be set to -------------------------------------------------------------------------------------
+# Set when a connection is opened, and looked at once. A pooler takes no start-up options: there the role must have
+# them.
+
+OLDEST_SERVER = 150000
+STATEMENT_SECONDS = 30
+
+_SESSION = {
+    "timezone": "UTC",
+    "datestyle": "ISO, YMD",
+    "client_encoding": "UTF8",
+    "array_nulls": "on",
+    "default_transaction_isolation": "read committed",
+}
+_ALSO_GOOD = {"timezone": {"ETC/UTC", "UCT", "ETC/UCT", "GMT", "ETC/GMT", "ZULU"}}
+
+
+def options(pooler: bool) -> dict[str, str]:
+    """No statement of ours takes long; one that does is stuck. The server judges by an estimate whether to compile
+    one: with many rows waiting that is far off, and a claim of 5 ms was compiled for 80."""
+    if pooler:
+        return {"client_encoding": "UTF8"}
+    wanted = {"statement_timeout": f"{STATEMENT_SECONDS}s", "jit": "off", **_SESSION}
+    words = [f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in wanted.items()]
+    return {"options": " ".join(words), "client_encoding": "UTF8"}
+
+
+def check(connection: psycopg.Connection[Any], label: str) -> None:
+    """Raises unless the server and the session are fit."""
+    if connection.info.server_version < OLDEST_SERVER:
+        raise DatabaseTooOld("PostgreSQL", str(connection.info.server_version // 10000), "15")
+    names = ["server_encoding", *_SESSION]
+    requested = "SELECT " + ", ".join(f"current_setting('{name}')" for name in names)
+    with connection.cursor() as cursor:
+        row = cursor.execute(requested.encode()).fetchone() or ()
+    found = dict(zip(names, row, strict=True))
+    encoding = found.pop("server_encoding")
+    if encoding != "UTF8":
+        raise DatabaseUnfit(
+            label,
+            f"its encoding is {encoding}, which cannot keep every text",
+            "make the database with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
+        )
+    for name, value in found.items():
+        if not _is_good(name, value):
+            raise DatabaseUnfit(
+                label,
+                f"{name} is {value!r} on its connections",
+                f"run: ALTER ROLE {connection.info.user} SET {name} = '{_SESSION[name]}'; and let the pooler reconnect",
+            )
+
+
+def _is_good(name: str, value: str) -> bool:
+    if name == "datestyle":
+        return value.startswith("ISO")
+    return value.upper() in {_SESSION[name].upper(), *_ALSO_GOOD.get(name, ())}
+
+
+# -- URLs in messages --------------------------------------------------------------------------------------------------
+
+
+def bad_url() -> InvalidInput:
+    """Without the driver's words: they quote the part that holds the password."""
+    return InvalidInput(
+        "url",
+        "cannot be read",
+        "use postgresql://user:password@host:port/database?option=value; in user and password write @ as %40, "
+        "/ as %2F, ? as %3F and : as %3A",
+    )
+
+
+def label_of(url: str, schema: str) -> str:
+    """What to call the database: from the parts that are neither user nor password. A password that is not escaped ends
+    up in the other parts; then the URL is refused, before the driver speaks of a host or port that is half of it."""
+    address = url.partition("://")[2].partition("?")[0]
+    if "@" in address.partition("/")[2] or address.count("@") > 1:
+        raise bad_url()
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        raise bad_url() from None
+    host, port = str(parts.get("host", "localhost")), str(parts.get("port", ""))
+    # A host may begin with it: an abstract socket.
+    if "@" in host[1:] or not all(not one or one.isdecimal() for one in port.split(",")):
+        raise bad_url()
+    return f"postgresql://{host}{f':{port}' if port else ''}/{parts.get('dbname', '')} (schema {schema})"
+
+
+# -- instants ----------------------------------------------------------------------------------------------------------
+
+_READ_TIMESTAMP = psycopg.adapters.get_loader(psycopg.adapters.types["timestamptz"].oid, Format.TEXT)
+
+
+class InstantLoader(Loader):
+    """One unreadable row must not break a whole list: such a time is shown as the first or the last
+    that there is."""
+
+    def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
+        super().__init__(oid, context)
+        assert _READ_TIMESTAMP is not None
+        self._read = _READ_TIMESTAMP(oid, context).load
+
+    def load(self, data: Buffer) -> datetime:
+        try:
+            found: datetime = self._read(data)
+            return min(max(found, EARLIEST), LATEST)
+        except (psycopg.DataError, OverflowError):
+            text = bytes(data)
+            return EARLIEST if text.startswith(b"-") or text.endswith(b"BC") else LATEST
+
+
+# -- a connection for the same few statements all day ------------------------------------------------------------------
+# A producer that stores one job waits for little else than its commit, and the cursor would be a seventh of that.
+
+PLANS_LAST = 0.5
+"""Seconds of use after which the server makes its plans anew."""
+
+MOST_PREPARED = 20
+"""Statements of ours that a connection keeps prepared, beside the driver's own hundred. The server pays for each, on
+each connection, and a process that serves many schemas has as many texts."""
+
+_PLACEHOLDER = re.compile(r"%\(([a-z_]+)\)s")
+
+
+class _Prepared(NamedTuple):
+    name: bytes
+    text: bytes
+    parameters: tuple[str, ...]
+    """In the order of their numbers."""
+
+
+class QuickConnection(psycopg.Connection[Any]):
+    _pool = None
+    """Says to the driver that an open one may go with its process: on the other side of a fork it must."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._quick: dict[str, _Prepared] = {}
+        """By their text, which names the schema: one connection serves many."""
+        self._used = 0.0
+        self.opened_at = time.monotonic()
+        self._input = select.poll()
+        self._input.register(self.pgconn.socket, select.POLLIN)
+
+    def is_quiet(self) -> bool:
+        """Whether it can be used, without a round trip. An idle server says nothing, unless it ends the session or has
+        hung up."""
+        return not self.closed and not self._input.poll(0)
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """The server keeps the plan of a prepared statement until the next ANALYZE. One that was made when the table
+        had a few rows reads all of a large one, for every batch. So plans are made anew, by time of use and not by the
+        clock: what has become slow at once, on an idle connection hardly ever, and a busy one loses less than a
+        hundredth."""
+        if self._used > PLANS_LAST and self.prepare_threshold is not None:
+            self.execute("DISCARD PLANS", prepare=False)
+            self._used = 0.0
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._used += time.monotonic() - began
+
+    def run_quickly(self, text: str, values: Mapping[str, Any]) -> int:
+        """The number of rows it answers with. Not for use inside a transaction."""
+        known = self._quick.pop(text, None)
+        if known is not None:
+            self._quick[text] = known  # the last used stands last
+            try:
+                return self._run(known, values)
+            except InvalidSqlStatementName:
+                pass  # the prepared statement is gone; nothing was run
+        return self._run(self._prepare(text), values)
+
+    def _deallocate(self, name: bytes | None) -> PQGen[None]:
+        """The driver throws away all that was prepared after a rollback. Unheard, every refused call would leave an
+        error in the server's log."""
+        if name is None:
+            self._quick.clear()
+        return super()._deallocate(name)
+
+    def _run(self, prepared: _Prepared, values: Mapping[str, Any]) -> int:
+        encoding = self.info.encoding
+        sent = [_as_text(values[parameter], encoding) for parameter in prepared.parameters]
+        if prepared.name:
+            self.pgconn.send_query_prepared(prepared.name, sent)
+        else:
+            self.pgconn.send_query_params(prepared.text, sent)
+        return self._answer().ntuples
+
+    def _prepare(self, text: str) -> _Prepared:
+        while len(self._quick) >= MOST_PREPARED:
+            self._forget(self._quick.pop(next(iter(self._quick))))
+        numbers: dict[str, int] = {}
+
+        def number(match: re.Match[str]) -> str:
+            return f"${numbers.setdefault(match[1], len(numbers) + 1)}"
+
+        numbered = _PLACEHOLDER.sub(number, text).replace("%%", "%").encode(self.info.encoding)
+        # Behind a pooler nothing that is prepared survives.
+        known_as = b"" if self.prepare_threshold is None else _name_of(numbered)
+        # Known before the server has it: interrupted in between, the next run finds out. The other way round it would
+        # be prepared a second time, and refused.
+        prepared = self._quick[text] = _Prepared(known_as, numbered, tuple(numbers))
+        if known_as:
+            self.pgconn.send_prepare(known_as, numbered)
+            with suppress(DuplicatePreparedStatement):  # forgotten here, but never thrown away there
+                self._answer()
+        return prepared
+
+    def _forget(self, prepared: _Prepared) -> None:
+        if prepared.name:
+            with suppress(InvalidSqlStatementName):  # thrown away before
+                self.execute(b"DEALLOCATE " + prepared.name, prepare=False)
+
+    def _answer(self) -> PGresult:
+        result: PGresult = self.wait(generators.execute(self.pgconn))[-1]
+        if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+            raise error_from_result(result)
+        return result
+
+
+def _name_of(text: bytes) -> bytes:
+    """The same for the same text: what was forgotten here is found there."""
+    return b"leasehold_" + hashlib.blake2b(text, digest_size=12).hexdigest().encode()
+
+
+def _as_text(value: Any, encoding: str) -> bytes | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        value = value.isoformat() if isinstance(value, datetime) else str(value)
+    if "\0" in value:  # the protocol would end the value there
+        raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
+    text: bytes = value.encode(encoding)
+    return text
+
+
+# -- the pool ----------------------------------------------------------------------------------------------------------
+# A call that finds none idle opens one itself. So it gets the error at once, and the next call uses a database that is
+# back: none waits for a background thread that tries less and less often. A session that the server has ended
+# is found out before it is used, and without a round trip.
+
+WAIT_SECONDS = 15.0
+"""Seconds to wait for a connection when all are in use."""
+CONNECTION_LIFETIME = 3600.0
+"""Seconds after which a connection is replaced: the name may lead to another server by now."""
+IDLE_FOR = 600.0
+"""Seconds after which an unused connection is closed."""
+
+
+class PoolError(Exception):
+    """No connection is to be had from here, whatever the database says."""
+
+
+class Pool:
+    def __init__(self, connect: Callable[[], QuickConnection], size: int) -> None:
+        self._connect = connect
+        self._size = size
+        self._free = size
+        self._changed = threading.Condition(threading.Lock())
+        self._idle: list[tuple[QuickConnection, float]] = []
+        """The one that was used last is taken first, so that those which are not needed can go."""
+        self._good_since = 0.0
+        self._closed = False
+
+    @contextmanager
+    def connection(self) -> Iterator[QuickConnection]:
+        connection = self._take()
+        try:
+            yield connection
+        finally:
+            self._give_back(connection)
+
+    def discard(self) -> None:
+        """Replace all that are open now: they were opened before the database changed its state."""
+        self._good_since = time.monotonic()
+        self._close_idle(self._idle)
+
+    def add(self, connection: QuickConnection) -> None:
+        self._idle.append((connection, time.monotonic()))
+
+    def close(self) -> None:
+        """Those in use are closed when they are given back."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._close_idle(self._idle)
+
+    def _take(self) -> QuickConnection:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._closed or self._free, WAIT_SECONDS):
+                raise PoolError(f"all {self._size} connections were in use for {WAIT_SECONDS:g} s")
+            if self._closed:
+                raise PoolError("this store was closed")
+            self._free -= 1
+        try:
+            return self._alive() or self._connect()
+        except BaseException:
+            self._release()
+            raise
+
+    def _alive(self) -> QuickConnection | None:
+        with suppress(IndexError):
+            while True:
+                connection, _ = self._idle.pop()
+                if connection.is_quiet():
+                    return connection
+                connection.close()
+        return None
+
+    def _give_back(self, connection: QuickConnection) -> None:
+        try:
+            if connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+                with suppress(psycopg.Error):
+                    connection.rollback()
+            now = time.monotonic()
+            oldest = max(self._good_since, now - CONNECTION_LIFETIME)
+            usable = connection.pgconn.transaction_status == TransactionStatus.IDLE
+            if usable and connection.opened_at > oldest and not self._closed:
+                self._idle.append((connection, now))
+            else:
+                connection.close()
+            if self._closed:
+                self._close_idle(self._idle)
+            elif self._idle[:1] and self._idle[0][1] < now - IDLE_FOR:
+                self._close_idle([self._idle.pop(0)])
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        with self._changed:
+            self._free += 1
+            self._changed.notify()
+
+    @staticmethod
+    def _close_idle(idle: list[tuple[QuickConnection, float]]) -> None:
+        with suppress(IndexError):
+            while True:
+                idle.pop()[0].close()
+
+
+# -- connections -------------------------------------------------------------------------------------------------------
 
 CONNECT_SECONDS = 10
 
@@ -49,7 +406,7 @@ class Connections:
         return Connections(self.url, label, size=1, pooler=self.pooler)
 
     def options(self) -> dict[str, Any]:
-        return settings.options(self.pooler) | {
+        return options(self.pooler) | {
             # A transaction-mode pooler hands each transaction to another backend: nothing prepared survives.
             "prepare_threshold": None if self.pooler else 5
         }
@@ -72,7 +429,7 @@ class Connections:
         except psycopg.ProgrammingError:
             raise bad_url() from None
         try:
-            settings.check(first, label)
+            check(first, label)
         except BaseException:
             first.close()
             raise

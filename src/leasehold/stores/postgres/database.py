@@ -1,4 +1,5 @@
-"""PostgreSQL: one schema over autocommit connections, schema-qualified statements, no session state.
+"""PostgreSQL: one schema over autocommit connections, schema-qualified statements, no session state; wake-ups by
+NOTIFY.
 
 Nothing here needs a session to outlive a transaction (no SET, no session advisory lock), so a transaction-mode pooler
 may stand in between.
@@ -6,11 +7,16 @@ may stand in between.
 
 from __future__ import annotations
 
+import itertools
 import json
+import logging
 import random
+import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
@@ -24,19 +30,72 @@ from leasehold.domain.errors import (
     ReadTooSlow,
     SchemaIncomplete,
 )
-from leasehold.stores.database.audit import unrecorded, waiting_for
-from leasehold.stores.database.database import Clock, Columns, Overdue, Records, Row, SystemClock
-from leasehold.stores.database.nested_writes import refuse_inside
+from leasehold.stores.database.database import (
+    Clock,
+    Columns,
+    Overdue,
+    Records,
+    Row,
+    SystemClock,
+    refuse_inside,
+)
 from leasehold.stores.database.read_timeout import longest_read
-from leasehold.stores.database.schema_name import checked_schema
-from leasehold.stores.database.statements import read_statements
-from leasehold.stores.database.wakeups import Hint
-from leasehold.stores.postgres.connections import Connections
-from leasehold.stores.postgres.dialect import as_array, in_dialect, jsonable, qualified
-from leasehold.stores.postgres.pool import PoolError
-from leasehold.stores.postgres.prepared import QuickConnection
-from leasehold.stores.postgres.urls import label_of
-from leasehold.stores.postgres.wakeup import PAYLOADS
+from leasehold.stores.database.statements import PARAMETER, checked_schema, read_statements
+from leasehold.stores.database.wakeups import ANYTHING, Hint, listen_here
+from leasehold.stores.postgres.connections import Connections, PoolError, QuickConnection, label_of
+from leasehold.stores.verbs.audit import unrecorded, waiting_for
+
+# -- statements and values as PostgreSQL reads them --------------------------------------------------------------------
+
+
+def in_dialect(text: str, schema: str, own_clock: bool) -> str:
+    def placeholder(match: re.Match[str]) -> str:
+        name, column = match.groups(default="")
+        if name == "now":
+            return "statement_timestamp()" if own_clock else "%(now)s::timestamptz"
+        return f"%({name}{column})s"
+
+    return qualified(PARAMETER.sub(placeholder, text.replace("%", "%%")), schema)
+
+
+def qualified(text: str, schema: str) -> str:
+    text = re.sub(r"SCHEMA IF (NOT )?EXISTS leasehold\b", rf'SCHEMA IF \1EXISTS "{schema}"', text)
+    return re.sub(r"\bleasehold\.", f'"{schema}".', text)
+
+
+def as_array(items: Sequence[Any]) -> str:
+    """An array as PostgreSQL reads it. The driver's own way visits every item in Python, at several times the cost."""
+    kinds = set(map(type, items))
+    texts: Iterable[str]
+    if kinds <= _BARE:
+        texts = map(str, items)
+    elif kinds == {type(None)}:
+        texts = itertools.repeat("NULL", len(items))
+    else:
+        texts = map(_item, items)
+    return "{" + ",".join(texts) + "}"
+
+
+_BARE = frozenset({int, float})
+
+
+def _item(item: Any) -> str:
+    if item is None:
+        return "NULL"
+    if isinstance(item, str):
+        if "\\" in item or '"' in item:
+            item = item.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{item}"'
+    return str(item)
+
+
+def jsonable(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    raise TypeError(f"cannot send {type(value).__name__} to the database")
+
+
+# -- database ----------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 
@@ -393,3 +452,82 @@ def _is_trouble(error: psycopg.Error) -> bool:
 def _exceeds_a_limit(error: psycopg.Error) -> bool:
     """Class 54: a value too large or nested too deep. psycopg files it under OperationalError."""
     return (error.sqlstate or "").startswith("54")
+
+
+# -- wake-ups ----------------------------------------------------------------------------------------------------------
+# Without it, everything still happens within the poll.
+
+logger = logging.getLogger("leasehold.wakeups")
+
+PAYLOADS = {Hint.WORK: "", Hint.STOP: "stop", Hint.HOOKS: "hooks"}
+_HINTS = {payload: hint for hint, payload in PAYLOADS.items()}
+PROBE_SECONDS = 10.0
+"""A half-open connection delivers nothing and says nothing: the listener asks now and then."""
+
+
+class PostgresWakeups:
+    def __init__(self, url: str, received: Mapping[str, str]) -> None:
+        """`received`: channels, and for each the label of the hints that this process passes on by itself."""
+        self._url = url
+        self._channels = list(received)
+        self._listener = listen_here(*received.values())
+        self._closed = threading.Event()
+        self._listening = False
+        self._thread = threading.Thread(target=self._listen_for_ever, name="leasehold-listen", daemon=True)
+        self._thread.start()
+
+    def wait(self, seconds: float) -> Hint:
+        return self._listener.wait(seconds)
+
+    def call(self, on_hint: Callable[[Hint], None]) -> bool:
+        self._listener.call(on_hint)
+        return True
+
+    def stir(self) -> None:
+        """A notification comes at once, busy or not."""
+
+    @property
+    def listens(self) -> bool:
+        return self._listening
+
+    def close(self) -> None:
+        self._closed.set()
+        self._listener.close()
+
+    def _listen_for_ever(self) -> None:
+        pause = 0.1
+        while not self._closed.is_set():
+            try:
+                self._listen()
+                pause = 0.1
+            except (
+                Exception
+            ) as error:  # also of a called function: without its thread `listens` would be wrong
+                self._listening = False
+                logger.info("not listening for wake-ups (%s); polling instead", str(error).strip())
+                self._closed.wait(pause)
+                pause = min(pause * 2, 5.0)
+
+    def _listen(self) -> None:
+        options = {"autocommit": True, "connect_timeout": 10, "keepalives_idle": 30}
+        with psycopg.connect(self._url, application_name="leasehold listener", **options) as connection:  # type: ignore[arg-type] # options by name
+            for channel in self._channels:
+                connection.execute(f'LISTEN "{channel}"')
+            self._listening = True
+            # One look finds what was missed before the LISTEN.
+            self._listener.receive(ANYTHING)
+            received_at = time.monotonic()
+            while not self._closed.is_set():
+                for received in connection.notifies(timeout=1.0, stop_after=1):
+                    received_at = time.monotonic()
+                    self._listener.receive(_HINTS.get(received.payload, Hint.WORK))
+                if time.monotonic() - received_at > PROBE_SECONDS:
+                    self._probe(connection)
+                    received_at = time.monotonic()
+
+    def _probe(self, connection: psycopg.Connection[tuple[str]]) -> None:
+        channels = {row[0] for row in connection.execute("SELECT pg_listening_channels()").fetchall()}
+        if not channels.issuperset(self._channels):
+            raise psycopg.OperationalError(
+                "the connection no longer listens; a transaction pooler may be in between"
+            )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from leasehold.domain.mirror import Fact, Mirror
 from leasehold.domain.states import State
-from leasehold.stores.database.mirrors import literal, quoted
+from leasehold.stores.verbs.mirrors import literal, quoted
 
 _PLACES = ("ready", "lane_place", "lease", "parked", "outcome")
 _FACTS: dict[Fact, str] = {

@@ -1,21 +1,22 @@
-"""The PostgreSQL store: the short ways of enqueue and settle, wake-ups by NOTIFY, migrations under a lock."""
+"""The PostgreSQL store: the short ways of enqueue and settle, wake-ups by NOTIFY, migrations under a lock, checks."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from functools import partial
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache, partial
+from typing import Any
 
+import psycopg
 from psycopg.errors import DataError, UniqueViolation
 
-from leasehold.domain.batch import AlikeJobs
-from leasehold.domain.job import PLAIN, NewJob
-from leasehold.domain.records import Finding
-from leasehold.stores.database.audit import changed
-from leasehold.stores.database.database import Clock, Session
-from leasehold.stores.database.migrate import missing
-from leasehold.stores.database.schema_name import tenant_schema
-from leasehold.stores.database.statements import read_migrations
+from leasehold.domain.job import PLAIN, AlikeJobs, NewJob
+from leasehold.domain.records import Finding, Verdict
+from leasehold.stores.caller_transaction import Borrowed, BorrowedSession, Execute, as_dollars
+from leasehold.stores.database.database import Clock, Session, beside_transaction
+from leasehold.stores.database.statements import missing, read_migrations, tenant_schema
 from leasehold.stores.database.wakeups import (
     Hint,
     NearWakeups,
@@ -26,16 +27,188 @@ from leasehold.stores.database.wakeups import (
     notify_here,
     tenants_of,
 )
-from leasehold.stores.postgres.caller_transaction import PostgresEnlisting
-from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
-from leasehold.stores.postgres.database_checks import examine
-from leasehold.stores.postgres.dialect import qualified
-from leasehold.stores.postgres.enqueue import copy_plain, insert_plain
+from leasehold.stores.postgres.claim import PostgresClaims
+from leasehold.stores.postgres.connections import CONNECT_SECONDS
+from leasehold.stores.postgres.database import (
+    STATEMENTS,
+    PostgresDatabase,
+    PostgresSession,
+    PostgresWakeups,
+    as_array,
+    bound,
+    qualified,
+)
 from leasehold.stores.postgres.mirror import PostgresMirrors
-from leasehold.stores.postgres.wakeup import PostgresWakeups
 from leasehold.stores.results import Ending, Enqueued
-from leasehold.stores.verbs.enqueue import is_plain
+from leasehold.stores.verbs.audit import changed
+from leasehold.stores.verbs.caller_transaction import another_database, filled_in, insert_parameters
+from leasehold.stores.verbs.enqueue import is_plain, keep_long_names
+from leasehold.stores.verbs.limits import gate_id
 from leasehold.stores.verbs.settle import settled_columns
+from leasehold.stores.verbs.writing import Groups, group_records
+
+# -- what can be wrong with a server -----------------------------------------------------------------------------------
+
+_LOSES = "an acknowledged job can be lost in a crash of the server"
+_SETTINGS: dict[str, tuple[Verdict, str, str]] = {
+    "fsync": ("bad", "off", "a crash of the server can corrupt everything: switch it on"),
+    "full_page_writes": ("warn", "off", "a crash can leave torn pages: switch it on"),
+    "synchronous_commit": ("warn", "off", f"{_LOSES}: switch it on, at least for this role"),
+}
+RECEIVED_WITHIN = 2.0
+
+
+def examine(database: PostgresDatabase, pooler_declared: bool) -> Iterator[Finding]:
+    with _connect(database) as one, _connect(database) as other:
+        yield Finding("database", "ok", f"PostgreSQL {_ask(one, 'SHOW server_version')}")
+        if _ask(one, "SELECT pg_is_in_recovery()"):
+            yield Finding("role", "bad", "the server is a standby: nothing can be written", "use the primary")
+        for name, (verdict, wrong, remedy) in _SETTINGS.items():
+            found = str(_ask(one, "SELECT current_setting(%s)", name))
+            bad = found == wrong
+            yield Finding(name, verdict if bad else "ok", found, remedy if bad else "")
+        pooled = shares_backends(one, other)
+        yield _way(one, pooled, pooler_declared)
+        if pooled:
+            yield _compiling(one)
+        yield _wake_ups(one, other, database.channel, pooled)
+
+
+def _connect(database: PostgresDatabase) -> psycopg.Connection[Any]:
+    return psycopg.connect(
+        database.url, autocommit=True, connect_timeout=CONNECT_SECONDS, prepare_threshold=None
+    )
+
+
+def _ask(connection: psycopg.Connection[Any], text: str, *values: str) -> Any:
+    row = connection.execute(text.encode(), values or None).fetchone()
+    return None if row is None else row[0]
+
+
+def shares_backends(one: psycopg.Connection[Any], other: psycopg.Connection[Any]) -> bool:
+    """Whether two connections can meet the same backend, or one of them two: only through a pooler that hands out
+    backends by the transaction."""
+    first = _ask(one, "SELECT pg_backend_pid()")
+    with other.transaction():
+        if _ask(other, "SELECT pg_backend_pid()") == first:
+            return True
+        return bool(_ask(one, "SELECT pg_backend_pid()") != first)
+
+
+def _way(connection: psycopg.Connection[Any], pooled: bool, declared: bool) -> Finding:
+    if pooled and not declared:
+        return Finding(
+            "pooler",
+            "bad",
+            "a transaction-mode pooler is in between, and Leasehold was not told",
+            "add ?pooler=transaction to the URL: nothing prepared survives there",
+        )
+    if pooled:
+        return Finding("pooler", "ok", "transaction mode, as told")
+    if _ask(connection, "SELECT pg_backend_pid()") != connection.info.backend_pid:
+        return Finding("pooler", "ok", "something is in between, but each connection keeps its backend")
+    return Finding("pooler", "ok", "none")
+
+
+def _compiling(connection: psycopg.Connection[Any]) -> Finding:
+    """Elsewhere our connections switch it off by themselves."""
+    if _ask(connection, "SHOW jit") == "off":
+        return Finding("jit", "ok", "off")
+    return Finding(
+        "jit",
+        "warn",
+        "on: with many jobs waiting the server compiles each claim for longer than it runs",
+        "ALTER ROLE … SET jit = off, for the role behind the pooler",
+    )
+
+
+def _wake_ups(
+    one: psycopg.Connection[Any], other: psycopg.Connection[Any], channel: str, pooled: bool
+) -> Finding:
+    remedy = "give workers a listen_url that leads past the pooler; until then they poll once a second"
+    if pooled:
+        return Finding("wake-ups", "warn", "LISTEN does not reach through the pooler", remedy)
+    one.execute(f'LISTEN "{channel}"'.encode())
+    other.execute("SELECT pg_notify(%s, '')", [channel])
+    received = any(True for _ in one.notifies(timeout=RECEIVED_WITHIN, stop_after=1))
+    return (
+        Finding("wake-ups", "ok", "LISTEN works")
+        if received
+        else Finding("wake-ups", "warn", "unheard", remedy)
+    )
+
+
+# -- in the user's own transaction -------------------------------------------------------------------------------------
+
+
+class PostgresEnlisting(PostgresClaims):
+    _identity: tuple[Any, ...] | None = None
+
+    def _session_over(self, borrowed: Borrowed, execute: Execute) -> Session:
+        if borrowed.database != "postgres":
+            raise another_database(self.label, "SQLite")
+        database = self._postgres
+
+        def named(_: str, text: str, given: Mapping[str, Any]) -> tuple[str, Any]:
+            return text, bound(given, database.clock)
+
+        def dollars(_: str, text: str, given: Mapping[str, Any]) -> tuple[str, Any]:
+            values = {name: _text(value) for name, value in bound(given, database.clock).items()}
+            sql, ordered = as_dollars(text, values)
+            return sql, tuple(ordered)
+
+        bind = dollars if borrowed.style == "dollars" else named
+        return BorrowedSession(execute, bind, database.statements)
+
+    def _insert_sql(self, job: NewJob) -> str:
+        given = {**insert_parameters(job), "channel": self._postgres.channel}
+        text = qualified(STATEMENTS["insert_by_hand"], self._postgres.schema)
+        return filled_in(text, given, {"id": "$1", "args": "$2"}) + ";"
+
+    def _check_place(self, session: Session) -> None:
+        name, started, has_schema = session.tuples("identify")[0]
+        if self._identity != (name, started):
+            # Not known yet, or the server was started anew.
+            mine = self._database.read(lambda own: own.tuples("identify"))[0]
+            self._identity = mine[:2]
+        if self._identity != (name, started):
+            raise another_database(self.label, f"database {name!r} of another server or of another name")
+        if not has_schema:
+            raise another_database(self.label, f"database {name!r}, where there is no such schema")
+
+    def _prepare(self, session: Session, jobs: Sequence[NewJob]) -> None:
+        """Over a connection of ours, committed at once: another producer of the same gate would wait for the user's
+        commit. They are true whatever becomes of the transaction."""
+        with beside_transaction():
+            self._make_gates(jobs)
+            if any(job.long_names for job in jobs):
+                self._database.transact(lambda own: keep_long_names(own, jobs))
+
+    def _notify_within(
+        self, session: Session, changed: Groups, opened: Mapping[str, bool], filed: set[str]
+    ) -> None:
+        for opens in (True, False):
+            some = {name: live for name, live in changed.items() if (name in opened) is opens}
+            if some:
+                session.run("change_groups_at_commit", groups=group_records(some), opens=opens)
+
+    def _announce(self, session: Session, jobs: Sequence[NewJob]) -> None:
+        session.run("notify_at_commit", channel=self._postgres.channel)
+        if any(job.group is not None for job in jobs):
+            session.run("notify_at_commit", channel=self._postgres.group_channel)
+
+
+def _text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        return as_array(value)
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+# -- store -------------------------------------------------------------------------------------------------------------
 
 
 class PostgresStore(PostgresEnlisting):
@@ -241,3 +414,80 @@ class PostgresStore(PostgresEnlisting):
             lambda session: session.tuples(statement, settled=settled_columns(endings))
         )
         return {seq for seq, _ in rows if seq is not None}, any(slots for _, slots in rows)
+
+
+# -- plain jobs: one in one statement, many by COPY --------------------------------------------------------------------
+
+ROWS_A_PIECE = 100
+"""Rows sent to a COPY while the next are prepared: the server works meanwhile."""
+MOST_ENCODING_SECONDS = 1.0
+"""Seconds that encoding may take while the COPY is open, by the time of the first ones. Checks are the user's code and
+may be slow, and the server ends a statement that hangs for long."""
+
+
+def insert_plain(session: PostgresSession, job: NewJob, channel: str | None) -> bool:
+    """Whether it was made. With a channel, the same commit notifies its listeners."""
+    common = _common(job.task, job.queue, job.priority, job.policy.dump(), job.delay, job.lease_seconds)
+    notify = "false" if channel is None else "true"
+    made = session.quick(
+        "insert_plain", id=job.id, args=job.args, notify=notify, channel=channel or "", **common
+    )
+    return bool(made)
+
+
+@lru_cache(maxsize=256, typed=True)
+def _common(
+    task: str, queue: str, priority: int, policy: str | None, delay: float, lease_seconds: float
+) -> dict[str, str | None]:
+    """What jobs of one task are sent with, as text: made once."""
+    return {
+        "task": task,
+        "queue": queue,
+        "gate": str(gate_id(queue, task)),
+        "priority": str(priority),
+        "policy": policy,
+        "delay": str(delay) if delay else None,
+        "lease_seconds": str(lease_seconds),
+    }
+
+
+def copy_plain(session: PostgresSession, jobs: AlikeJobs) -> None:
+    """Plain jobs that are due now. All of them or, if one cannot be stored, none."""
+    began = time.monotonic()
+    jobs.encode(ROWS_A_PIECE)
+    if (time.monotonic() - began) * len(jobs) / ROWS_A_PIECE > MOST_ENCODING_SECONDS:
+        jobs.encode(len(jobs))
+    job = jobs.first
+    gate = gate_id(job.queue, job.task)
+    alike_in_place = {"gate": gate, "priority": job.priority, "lease_seconds": job.lease_seconds}
+    now, seqs = session.tuples("ready_many", count=len(jobs), **alike_in_place)[0]
+    common = (
+        str(gate),
+        now,
+        str(job.lease_seconds),
+        str(job.priority),
+        job.task,
+        job.queue,
+        job.policy.dump(),
+    )
+    alike = "\t".join(map(_field, common))
+    numbers = iter(seqs.split(","))
+    pieces = (zip(ids, args, numbers, strict=False) for ids, args in jobs.pieces(ROWS_A_PIECE))
+    session.copy(
+        "copy_plain",
+        (
+            "".join([f"{n}\t{job_id}\t{alike}\t{_field(args)}\n" for job_id, args, n in piece])
+            for piece in pieces
+        ),
+    )
+
+
+def _field(text: str | None) -> str:
+    """A column as COPY reads it."""
+    if text is None:
+        return "\\N"
+    if "\\" in text:
+        text = text.replace("\\", "\\\\")
+    if "\n" in text or "\t" in text or "\r" in text:
+        text = text.replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
+    return text

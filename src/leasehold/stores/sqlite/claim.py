@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from leasehold.domain.due_groups import DueGroup, DueGroups, Source
 from leasehold.domain.job import Grant
-from leasehold.domain.lanes import ANY_GATE, Ticket
+from leasehold.domain.lanes import ANY_GATE, DueGroup, DueGroups, Source, Ticket
 from leasehold.stores.database.database import Records, Row, Session
 from leasehold.stores.sqlite.database import SqliteDatabase, SqliteSession
 from leasehold.stores.store import JobStore

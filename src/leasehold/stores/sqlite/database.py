@@ -1,10 +1,11 @@
-"""SQLite: a writer connection behind a lock, a reader for each read that is under way, times as whole microseconds."""
+"""SQLite: a writer connection behind a lock, a reader for each read, times as whole microseconds, and wake-ups."""
 
 from __future__ import annotations
 
 import json
 import random
 import sqlite3
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,17 +14,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from leasehold.domain.checks.instants import EARLIEST, LATEST
+from leasehold.domain.checks.times import EARLIEST, LATEST
 from leasehold.domain.errors import DatabaseTooOld, ReadTooSlow, SchemaIncomplete
-from leasehold.stores.caller_transaction.borrowed import BorrowedSession, Execute
-from leasehold.stores.database.audit import waiting_for
-from leasehold.stores.database.database import Clock, Columns, Records, Row, SystemClock
-from leasehold.stores.database.nested_writes import refuse_inside
+from leasehold.stores.caller_transaction import BorrowedSession, Execute
+from leasehold.stores.database.database import Clock, Columns, Records, Row, SystemClock, refuse_inside
+from leasehold.stores.database.places import BOOLEANS, TIMES
 from leasehold.stores.database.read_timeout import longest_read
-from leasehold.stores.database.rows import FLAGS, TIMES
 from leasehold.stores.database.statements import parameters, read_statements
+from leasehold.stores.database.wakeups import ANYTHING, NOTHING, Hint, listen_here
 from leasehold.stores.sqlite.connections import BUSY_SECONDS, WAITS_BY_ITSELF, Connections, KeptConnection
 from leasehold.stores.sqlite.lending import LentConnection
+from leasehold.stores.verbs.audit import waiting_for
 
 T = TypeVar("T")
 
@@ -296,7 +297,7 @@ def python_value(name: str, value: Any) -> Any:
     if name in TIMES:
         # One unreadable row must not break a whole list.
         return _EPOCH + timedelta(microseconds=min(max(value, _FIRST), _LAST))
-    if name in FLAGS:
+    if name in BOOLEANS:
         return bool(value)
     return value
 
@@ -312,3 +313,63 @@ def _split(script: str) -> list[str]:
             found.append(current)
             current = ""
     return found
+
+
+# -- wake-ups ----------------------------------------------------------------------------------------------------------
+
+EAGER_EVERY, CALM_EVERY = 0.01, 0.05
+EAGER_FOR = 30.0
+"""After work more work is likely; a quiet file is looked at less often. Not after every change: the workers' own
+signs of life are changes too."""
+
+
+class SqliteWakeups:
+    def __init__(self, database: SqliteDatabase, *labels: str) -> None:
+        self._kept = database.keep()
+        self._listener = listen_here(*labels)
+        self._version = self._data_version()
+        self._stirred_at = float("-inf")
+        self._closed = False
+        self._waiting = threading.Lock()
+
+    def wait(self, seconds: float) -> Hint:
+        with self._waiting:
+            return NOTHING if self._closed else self._wait(seconds)
+
+    def _wait(self, seconds: float) -> Hint:
+        deadline = time.monotonic() + seconds
+        while True:
+            now = time.monotonic()
+            pause = EAGER_EVERY if now - self._stirred_at < EAGER_FOR else CALM_EVERY
+            received = self._listener.wait(max(0.0, min(pause, deadline - now)))
+            if self._closed:
+                return NOTHING
+            version = self._data_version()
+            if version != self._version:
+                # A commit does not say what it was about.
+                self._version = version
+                return ANYTHING
+            if received or time.monotonic() >= deadline:
+                return received
+
+    def call(self, on_hint: Callable[[Hint], None]) -> bool:
+        """Commits of other processes send no hint: only polling finds them."""
+        return False
+
+    def stir(self) -> None:
+        self._stirred_at = time.monotonic()
+
+    @property
+    def listens(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self._closed = True
+        self._listener.close()
+        with self._waiting:
+            self._kept.close()
+
+    def _data_version(self) -> tuple[int, int]:
+        """Versions of two connections say nothing about each other: after a new opening there may be something."""
+        version = int(self._kept.ask("PRAGMA data_version"))
+        return self._kept.openings, version

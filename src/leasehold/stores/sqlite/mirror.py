@@ -7,7 +7,7 @@ the job may still stand in the place that it leaves.
 from __future__ import annotations
 
 from leasehold.domain.mirror import Fact, Mirror
-from leasehold.stores.database.mirrors import literal, quoted
+from leasehold.stores.verbs.mirrors import literal, quoted
 
 _PREFIX = "leasehold_"
 _PARKED = {1: "pending", 2: "waiting", 3: "paused", 4: "running"}

@@ -1,24 +1,23 @@
-"""The SQLite store: one writer at a time, in the user's own file."""
+"""The SQLite store: one writer at a time, in the user's own file, and what can be wrong with it."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from leasehold.domain.hooks import SUCCEEDED, Happened
 from leasehold.domain.job import TIED, NewJob
-from leasehold.domain.records import Finding
-from leasehold.stores.database.audit import changed
+from leasehold.domain.records import Finding, Verdict
+from leasehold.stores.caller_transaction import Borrowed, Execute
 from leasehold.stores.database.database import Clock, Records, Session
-from leasehold.stores.database.migrate import missing
-from leasehold.stores.database.places import DEADLINE, START_BY
-from leasehold.stores.database.rows import record_of
-from leasehold.stores.database.statements import read_migrations
+from leasehold.stores.database.places import DEADLINE, START_BY, record_of
+from leasehold.stores.database.statements import missing, read_migrations
 from leasehold.stores.database.wakeups import (
     Hint,
     NearWakeups,
@@ -29,14 +28,115 @@ from leasehold.stores.database.wakeups import (
     tenants_of,
 )
 from leasehold.stores.results import Ending, Enqueued
-from leasehold.stores.sqlite.caller_transaction import SqliteEnlisting
-from leasehold.stores.sqlite.database import SqliteDatabase
-from leasehold.stores.sqlite.database_checks import examine
+from leasehold.stores.sqlite.claim import SqliteClaims
+from leasehold.stores.sqlite.database import STATEMENTS, SqliteDatabase, SqliteWakeups
 from leasehold.stores.sqlite.mirror import SqliteMirrors
-from leasehold.stores.sqlite.wakeup import SqliteWakeups
-from leasehold.stores.verbs.outbox import notify, read_listeners
+from leasehold.stores.verbs.audit import changed
+from leasehold.stores.verbs.caller_transaction import another_database, filled_in, insert_parameters
+from leasehold.stores.verbs.enqueue import notify_groups
+from leasehold.stores.verbs.limits import make_limited_gates
 from leasehold.stores.verbs.settle import settled_columns
-from leasehold.stores.verbs.writing import bump_groups
+from leasehold.stores.verbs.writing import Groups, bump_groups, notify, read_listeners
+
+# -- what can be wrong with a file -------------------------------------------------------------------------------------
+
+_NETWORK = ("nfs", "cifs", "smb", "9p", "ceph", "glusterfs", "afs", "fuse.sshfs", "lustre")
+_SCARCE, _LOW = 64 * 2**20, 512 * 2**20
+_SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
+
+
+def examine(database: SqliteDatabase) -> Iterator[Finding]:
+    yield Finding("database", "ok", f"SQLite {sqlite3.sqlite_version}")
+    mode = str(database.ask("PRAGMA journal_mode"))
+    synchronous = _SYNCHRONOUS[int(database.ask("PRAGMA synchronous"))]
+    yield (
+        Finding("journal", "ok", "write-ahead log")
+        if mode == "wal"
+        else Finding(
+            "journal", "bad", f"journal mode is {mode}", "put the file on a local disk: WAL needs one"
+        )
+    )
+    yield Finding("synchronous", "ok" if synchronous in ("FULL", "EXTRA") else "bad", synchronous)
+    path = Path(database.path).absolute()
+    yield _filesystem(path)
+    yield _space(path)
+
+
+def _filesystem(path: Path) -> Finding:
+    kind = filesystem_of(path, _mounts())
+    if kind is None:
+        return Finding("file system", "ok", "unknown")
+    if kind.startswith(_NETWORK):
+        return Finding(
+            "file system",
+            "bad",
+            f"{path} is on a network file system ({kind})",
+            "locks and shared memory do not work there: use a local disk, or PostgreSQL",
+        )
+    return Finding("file system", "ok", kind)
+
+
+def filesystem_of(path: Path, mounts: str) -> str | None:
+    """The type of the mount that the path lies on, as /proc/mounts shows it."""
+    found: dict[Path, str] = {}
+    for line in mounts.splitlines():
+        _, place, kind, *_ = line.split(" ")
+        found[Path(place.replace("\\040", " "))] = kind
+    return next((found[parent] for parent in (path, *path.parents) if parent in found), None)
+
+
+def _mounts() -> str:
+    try:
+        return Path("/proc/mounts").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _space(path: Path) -> Finding:
+    free = shutil.disk_usage(path.parent).free
+    verdict: Verdict = "bad" if free < _SCARCE else "warn" if free < _LOW else "ok"
+    remedy = "" if verdict == "ok" else "make room: a full disk stops every write"
+    return Finding("free disk", verdict, f"{free / 2**20:,.0f} MB", remedy)
+
+
+# -- in the user's own transaction -------------------------------------------------------------------------------------
+
+
+class SqliteEnlisting(SqliteClaims):
+    def _session_over(self, borrowed: Borrowed, execute: Execute) -> Session:
+        if borrowed.database != "sqlite":
+            raise another_database(self.label, "PostgreSQL")
+        return self._sqlite.session_over(execute)
+
+    def _insert_sql(self, job: NewJob) -> str:
+        left = {"id": ":id", "args": ":args"}
+        return filled_in(STATEMENTS["insert_by_hand"], insert_parameters(job), left) + ";"
+
+    def _check_place(self, session: Session) -> None:
+        ((file,),) = session.tuples("identify")
+        if not file:
+            raise another_database(self.label, "a database in memory")
+        try:
+            same = os.path.samefile(file, self._sqlite.path)
+        except OSError:
+            same = False
+        if not same:
+            raise another_database(self.label, file)
+
+    def _prepare(self, session: Session, jobs: Sequence[NewJob]) -> None:
+        """Our own writer would wait for the user's transaction. Nothing of it is remembered: it may be rolled back."""
+        missing = self._unknown_gates(jobs)
+        if missing:
+            make_limited_gates(session, missing)
+
+    def _notify_within(
+        self, session: Session, changed: Groups, opened: Mapping[str, bool], filed: set[str]
+    ) -> None:
+        """At once: a transaction that ends a job of the group waits for the one writer anyway."""
+        notify_groups(session, changed, opened, filed)
+
+
+# -- store -------------------------------------------------------------------------------------------------------------
 
 
 class SqliteStore(SqliteEnlisting):

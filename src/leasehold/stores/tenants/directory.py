@@ -1,17 +1,19 @@
-"""The tenants of one store: opens their stores on demand, and notifies workers of work in them."""
+"""The tenants of one store: opens theirs when they are needed, so many at a time, and tells workers of work in them."""
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import DatabaseUnreachable, SchemaIncomplete, TenantNotFound
 from leasehold.stores.database.wakeups import NOTHING, Hint, NotifyThrottle
-from leasehold.stores.tenants.store_cache import StoreCache
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -114,3 +116,141 @@ class _TenantNotifier:
             for hint in pending.values():
                 hints |= hint
             self._control.notify_tenants(sorted(pending), hints)
+
+
+# -- the open stores ---------------------------------------------------------------------------------------------------
+
+WAIT_SECONDS = 15.0
+"""Seconds to wait for a free place when all open stores are in use."""
+LOOKED_AT_FOR = 5.0
+"""Seconds after which to check again that the tenant still exists. A tenant that was dropped and made anew is another
+one: what a store remembers of the old one no longer holds."""
+
+Opener = Callable[[], "JobStore"]
+
+
+@dataclass(eq=False)
+class _Open:
+    name: str
+    users: int = 0
+    leases: int = 0
+    """Leases held by this process: a tenant that has some will be needed again soon."""
+    made_at: object = None
+    looked_at: float = 0.0
+    stores: dict[object, JobStore] = field(default_factory=dict)
+    """Stores by the directory that opened them: the lease keeper has connections of its own."""
+
+
+class StoreCache:
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._begin()
+
+    def _begin(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self._open: dict[str, _Open] = {}
+        """The last used stands last."""
+        self.lendable = threading.Semaphore(max(1, self._most // 2))
+        """Handlers' own transactions may take seconds: they must not keep claims and renewals from their tenants."""
+        self._pid = os.getpid()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @contextmanager
+    def use(self, name: str, owner: object, opener: Opener, find: Callable[[], object]) -> Iterator[JobStore]:
+        """The tenant's store, which stays open meanwhile. `find` says since when the tenant has been there."""
+        if self._pid != os.getpid():
+            self._begin()  # SQLite files were closed before the fork, and PostgreSQL's connections see to themselves
+        entry = self._enter(name)
+        try:
+            now = time.monotonic()
+            if now - entry.looked_at > LOOKED_AT_FOR:
+                made_at = find()
+                with self._changed:
+                    old = dict(entry.stores) if made_at != entry.made_at else {}
+                    if old:
+                        entry.stores.clear()
+                    entry.made_at, entry.looked_at = made_at, now
+                for one in old.values():
+                    one.close()
+            store = entry.stores.get(owner)
+            if store is None:
+                store = self._opened(entry, owner, opener)
+            yield store
+        finally:
+            self._leave(entry)
+
+    def hold(self, name: str, leases: int) -> None:
+        """Count leases of this tenant that this process holds; negative: it has given them up."""
+        with self._changed:
+            if (entry := self._open.get(name)) is not None:
+                entry.leases = max(0, entry.leases + leases)
+
+    def forget(self, name: str) -> None:
+        """Check the tenant again at its next use."""
+        with self._changed:
+            if (entry := self._open.get(name)) is not None:
+                entry.looked_at, entry.made_at = 0.0, None
+
+    def drop(self, name: str) -> None:
+        """Close the tenant's open stores, even those in use: their next statement fails."""
+        with self._changed:
+            entry = self._open.get(name)
+            stores = [] if entry is None else list(entry.stores.values())
+            if entry is not None:
+                entry.stores.clear()
+                entry.looked_at, entry.made_at = 0.0, None
+        for store in stores:
+            store.close()
+
+    def close(self, owner: object = None) -> None:
+        """Close the stores that this directory has opened; without one, all."""
+        with self._changed:
+            found = [
+                entry.stores.pop(key)
+                for entry in self._open.values()
+                for key in list(entry.stores)
+                if owner is None or key == owner
+            ]
+        for store in found:
+            store.close()
+
+    def _enter(self, name: str) -> _Open:
+        deadline = time.monotonic() + WAIT_SECONDS
+        closing: list[JobStore] = []
+        with self._changed:
+            while name not in self._open and len(self._open) >= self._most:
+                idle = [entry for entry in self._open.values() if not entry.users]
+                if idle:
+                    # Tenants with leases go last: they are renewed all the time.
+                    worst = min(idle, key=lambda entry: entry.leases > 0)
+                    del self._open[worst.name]
+                    closing += worst.stores.values()
+                elif not self._changed.wait(deadline - time.monotonic()):
+                    raise DatabaseUnreachable(
+                        f"tenant {name}",
+                        f"all {self._most} tenants that may be open at once were in use for {WAIT_SECONDS:g} s",
+                    )
+            entry = self._open.pop(name, None) or _Open(name)
+            self._open[name] = entry
+            entry.users += 1
+        for store in closing:
+            store.close()
+        return entry
+
+    def _leave(self, entry: _Open) -> None:
+        with self._changed:
+            entry.users -= 1
+            if not entry.users:
+                self._changed.notify()
+                if not entry.stores and self._open.get(entry.name) is entry:
+                    del self._open[entry.name]  # it could not be opened
+
+    def _opened(self, entry: _Open, owner: object, opener: Opener) -> JobStore:
+        store = opener()
+        with self._changed:
+            there = entry.stores.setdefault(owner, store)
+        if there is not store:  # another thread was faster
+            store.close()
+        return there

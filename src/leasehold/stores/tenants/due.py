@@ -16,10 +16,8 @@ from leasehold.domain.retention import Retention
 from leasehold.domain.schedules import Schedule
 from leasehold.stores.results import Fired, Pruned, Registered
 from leasehold.stores.store import JobStore
-from leasehold.stores.tenants.active import SWEEP
 from leasehold.stores.tenants.directory import Directory
-from leasehold.stores.tenants.job_index import JobIndex, Name
-from leasehold.stores.tenants.routing import Parts
+from leasehold.stores.tenants.routing import SWEEP_EVERY, JobIndex, Name, Parts
 
 
 class DueInTenants(Parts):
@@ -37,7 +35,7 @@ class DueInTenants(Parts):
         sighted: dict[str, Name] = {}
 
         def look(name: Name, store: JobStore) -> None:
-            ahead = max(sweep, SWEEP) if every and not self._active.is_awake(name) else sweep
+            ahead = max(sweep, SWEEP_EVERY) if every and not self._active.is_awake(name) else sweep
             some = store.sight_missed(ahead, limit)
             if some:
                 self._active.keep_awake(name)  # it takes a second look

@@ -18,12 +18,10 @@ from leasehold.domain.stream import RunNotes
 from leasehold.stores.database.wakeups import Hint, NearWakeups, Wakeups, tenants_of
 from leasehold.stores.results import Denied, Ending, Enqueued, Full, Order, Record, Settled
 from leasehold.stores.store import HandlerTransaction, JobStore
-from leasehold.stores.tenants.active import SWEEP
 from leasehold.stores.tenants.directory import Directory
 from leasehold.stores.tenants.due import DueInTenants
-from leasehold.stores.tenants.job_index import JobIndex, Name
 from leasehold.stores.tenants.outboxes import OutboxesOfTenants
-from leasehold.stores.tenants.round_robin import Turns
+from leasehold.stores.tenants.routing import SWEEP_EVERY, JobIndex, Name, Turns
 from leasehold.stores.tenants.tenant_store import (
     OF_ALL_TENANTS,
     OF_CONTROL,
@@ -33,7 +31,7 @@ from leasehold.stores.tenants.tenant_store import (
     to_control,
     with_verbs,
 )
-from leasehold.stores.verbs.webhooks import WebhookVerbs
+from leasehold.stores.verbs.hooks import WebhookVerbs
 
 T = TypeVar("T")
 
@@ -142,7 +140,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             raise trouble
         self._active.read(fresh=idle)
         turns, now = self._turns_of(queues, tasks), time.monotonic()
-        if now >= self._swept_at + SWEEP:
+        if now >= self._swept_at + SWEEP_EVERY:
             self._swept_at = now
             self._put_first(self._active.names())
         if self._active.own:

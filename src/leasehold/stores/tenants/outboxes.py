@@ -12,10 +12,8 @@ from leasehold.domain.errors import JobNotFound
 from leasehold.domain.hooks import Delivery, Happened, Listener
 from leasehold.domain.job import NewJob
 from leasehold.stores.store import JobStore
-from leasehold.stores.tenants.active import SWEEP
 from leasehold.stores.tenants.directory import Directory
-from leasehold.stores.tenants.job_index import JobIndex, Name
-from leasehold.stores.tenants.routing import Parts
+from leasehold.stores.tenants.routing import SWEEP_EVERY, JobIndex, Name, Parts
 
 COPY_EVERY = 6 * 3600.0
 """Seconds. A copy that is not renewed for a day expires, because its code may be gone."""
@@ -108,7 +106,7 @@ class OutboxesOfTenants(Parts):
     def _outboxes(self) -> list[Name]:
         """Tenants in which something has happened here; now and then all, because other processes change jobs too."""
         if time.monotonic() >= self._all_outboxes_at:
-            self._all_outboxes_at = time.monotonic() + SWEEP
+            self._all_outboxes_at = time.monotonic() + SWEEP_EVERY
             self._touch_hooks(self._tenants())
         return [name for name in self._take("hooks") if name in self._copies]
 

@@ -1,11 +1,13 @@
-"""Maps jobs to tenants, and keeps a slow tenant from delaying the others."""
+"""The stores behind a store of many: whose a job is, whom a worker serves, whose turn it is, and how each is asked."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from leasehold.domain.errors import JobNotFound, StoreError, TenantNotFound
@@ -14,10 +16,7 @@ from leasehold.domain.outcome import HandedBack
 from leasehold.domain.records import ScheduleRow
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
-from leasehold.stores.tenants.active import ActiveTenants
 from leasehold.stores.tenants.directory import Directory
-from leasehold.stores.tenants.job_index import JobIndex, Name
-from leasehold.stores.tenants.round_robin import Turns
 from leasehold.stores.tenants.tenant_store import tenant_store
 
 T = TypeVar("T")
@@ -149,3 +148,202 @@ class Parts:
         with self._touching:
             touched, self._touched[what] = self._touched[what], set()
         return list(touched)
+
+
+# -- which tenant a job belongs to -------------------------------------------------------------------------------------
+
+RECENT_JOBS = 10_000
+"""How many jobs are remembered after their leases ended: an attempt's spending may arrive after its end."""
+
+Name = str | None
+"""The name of a tenant; None: the app's own store."""
+
+
+class JobIndex:
+    """Shared by the claims, the settles and the lease keeper of a worker."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._held: dict[str, Name] = {}
+        self._recent: dict[str, Name] = {}
+        self._counts: dict[Name, int] = {}
+
+    def hold(self, job_id: str, name: Name) -> bool:
+        """False: a job with that id is held for another tenant, as when a tenant's file was copied."""
+        with self._lock:
+            if job_id in self._held:
+                return self._held[job_id] == name
+            self._recent.pop(job_id, None)
+            self._held[job_id] = name
+            self._counts[name] = self._counts.get(name, 0) + 1
+            return True
+
+    def let_go(self, ids: Iterable[str]) -> None:
+        with self._lock:
+            for job_id in ids:
+                if job_id in self._held:
+                    name = self._held.pop(job_id)
+                    self._counts[name] -= 1
+                    self._remember(job_id, name)
+
+    def note(self, job_id: str, name: Name) -> None:
+        """Remember where the job was found."""
+        with self._lock:
+            self._remember(job_id, name)
+
+    def knows(self, job_id: str) -> bool:
+        return job_id in self._held or job_id in self._recent
+
+    def of(self, job_id: str) -> Name:
+        """The tenant of a known job."""
+        with self._lock:
+            return self._held[job_id] if job_id in self._held else self._recent[job_id]
+
+    def count(self, name: Name) -> int:
+        return self._counts.get(name, 0)
+
+    def _remember(self, job_id: str, name: Name) -> None:
+        self._recent[job_id] = name
+        while len(self._recent) > RECENT_JOBS:
+            del self._recent[next(iter(self._recent))]
+
+
+# -- whom a worker serves ----------------------------------------------------------------------------------------------
+
+OVERLAP = timedelta(seconds=10)
+"""A row that is seen later may have been committed earlier: each read goes back by this much."""
+AWAKE_FOR = 600.0
+"""Seconds for which a tenant is visited at every beat after a notification."""
+SWEEP_EVERY = 30.0
+"""Seconds after which every tenant is visited: that finds what a lost hint has hidden."""
+FRESH_FOR = 0.02
+"""Seconds for which a busy worker relies on its last read."""
+
+
+class ActiveTenants:
+    def __init__(
+        self, control: JobStore, names: Sequence[str] | None, on_change: Callable[[Iterable[Name]], None]
+    ) -> None:
+        """`names` of None: all of them, and the app's own store."""
+        self._control = control
+        self._wanted = None if names is None else frozenset(names)
+        self._on_change = on_change
+        self._lock = threading.Lock()
+        self._versions: dict[str, int] = {}
+        self._awake_until: dict[str, float] = {}
+        self._since: datetime | None = None
+        self._read_at = float("-inf")
+        self._all_at: dict[str, float] = {}
+        self.own = names is None
+
+    def names(self) -> list[Name]:
+        with self._lock:
+            return [*([None] if self.own else []), *self._versions]
+
+    def serves(self, name: Name) -> bool:
+        return self.own if name is None else self._wanted is None or name in self._wanted
+
+    def read(self, fresh: bool = True) -> None:
+        """Read the notifications since the last read. Not `fresh`: a read of a moment ago will do."""
+        now = time.monotonic()
+        with self._lock:
+            if not fresh and now < self._read_at + FRESH_FOR:
+                return
+            first = self._since is None
+            rows = self._control.notified_tenants(None if self._since is None else self._since - OVERLAP)
+            clock = self._control.now() if first and rows else None
+            changed: list[Name] = []
+            for row in rows:
+                self._since = row.changed_at if self._since is None else max(self._since, row.changed_at)
+                if not row.ready or not self.serves(row.name):
+                    self._versions.pop(row.name, None)
+                elif self._versions.get(row.name) != row.version:
+                    self._versions[row.name] = row.version
+                    age = 0.0 if clock is None else (clock - row.changed_at).total_seconds()
+                    self._awake_until[row.name] = now + AWAKE_FOR - age
+                    changed.append(row.name)
+            self._read_at = now
+        if changed:
+            self._on_change(changed)
+
+    def is_awake(self, name: Name) -> bool:
+        return name is None or self._awake_until.get(name, 0.0) > time.monotonic()
+
+    def keep_awake(self, name: Name) -> None:
+        if name is not None:
+            self._awake_until[name] = max(
+                self._awake_until.get(name, 0.0), time.monotonic() + 2 * SWEEP_EVERY
+            )
+
+    def turn_of(self, what: str) -> tuple[list[Name], bool]:
+        """The tenants to visit now: those that are awake; at the time of a sweep all of them, and True."""
+        self.read(fresh=False)
+        now = time.monotonic()
+        with self._lock:
+            every = now >= self._all_at.get(what, 0.0)
+            if every:
+                self._all_at[what] = now + SWEEP_EVERY
+        return [name for name in self.names() if every or self.is_awake(name)], every
+
+    def forget(self, name: Name) -> None:
+        with self._lock:
+            if name is not None:
+                self._versions.pop(name, None)
+
+
+# -- whose turn it is --------------------------------------------------------------------------------------------------
+
+LEAST_JOBS_A_TURN = 5
+"""Jobs that a turn asks for at least, if there is room: each turn is a claim of its own."""
+
+
+class Turns:
+    """For one set of queues and tasks: a tenant without work for these may have work for others."""
+
+    def __init__(self, names: Iterable[Name]) -> None:
+        self._lock = threading.Lock()
+        self._ready: dict[Name, None] = dict.fromkeys(names)
+        self._due: dict[Name, float] = {}
+
+    def put_first(self, names: Iterable[Name]) -> None:
+        """There may be work."""
+        with self._lock:
+            for name in names:
+                self._ready.setdefault(name)
+
+    def next(self, now: float) -> Name | bool:
+        """The tenant whose turn it is; False: there is none. It is ready again after its next notification."""
+        with self._lock:
+            for name in [name for name, at in self._due.items() if at <= now]:
+                del self._due[name]
+                self._ready.setdefault(name)
+            if not self._ready:
+                return False
+            name = next(iter(self._ready))
+            del self._ready[name]
+            return name
+
+    def share(self, room: int) -> int:
+        """The share of the room for the tenant whose turn it is, beside all that wait."""
+        waiting = len(self._ready) + 1
+        return min(room, max(-(-room // waiting), LEAST_JOBS_A_TURN))
+
+    def again(self, name: Name) -> None:
+        """The tenant had work and may have more: it waits behind the others."""
+        self.put_first([name])
+
+    def later(self, name: Name, at: float | None) -> None:
+        """The tenant had no work; its next job is due then."""
+        with self._lock:
+            self._due.pop(name, None)
+            if at is not None:
+                self._due[name] = at
+
+    def forget(self, name: Name) -> None:
+        with self._lock:
+            self._ready.pop(name, None)
+            self._due.pop(name, None)
+
+    def opens_at(self, now: float) -> float | None:
+        with self._lock:
+            return now if self._ready.keys() - {None} else min(self._due.values(), default=None)

@@ -11,7 +11,6 @@ from leasehold.domain.audit import AuditEntry
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import NewJob
 from leasehold.domain.records import WorkerCard
-from leasehold.stores.database.audit import audited
 from leasehold.stores.database.wakeups import (
     Hint,
     NearWakeups,
@@ -23,6 +22,7 @@ from leasehold.stores.database.wakeups import (
 from leasehold.stores.results import Enqueued
 from leasehold.stores.store import HandlerTransaction, JobStore
 from leasehold.stores.tenants.directory import Directory
+from leasehold.stores.verbs.audit import audited
 from leasehold.stores.verbs.tenants import TenantVerbs
 from leasehold.stores.verbs.workers import SILENT_AFTER
 

@@ -1,14 +1,136 @@
-"""Audit: what operators have done, written with the verb itself."""
+"""Audit: what operators have done, or were refused, written in the transaction of the verb itself."""
 
 from __future__ import annotations
 
 import json
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
 
 from leasehold.domain.audit import AuditEntry, AuditPage, AuditRow, checked_cursor
 from leasehold.domain.checks.numbers import check_page
-from leasehold.stores.database.audit import audited, insert_entry
+from leasehold.domain.errors import LeaseholdError, StoreError
+from leasehold.stores.database.database import Session
 from leasehold.stores.verbs.writing import Verbs
+
+# -- a verb and its record ---------------------------------------------------------------------------------------------
+# The entry waits in the context of the verb's caller. The first transaction of that store that changes something stores
+# it too, so both are committed or neither; a try that is rolled back leaves none. A caller without an entry, as on the
+# hot path, pays one look.
+
+T = TypeVar("T")
+Work = Callable[[Any], T]
+
+
+class Transact(Protocol):
+    def __call__(self, work: Work[T], /) -> T: ...
+
+
+class Waiting:
+    """An entry that no transaction has committed yet."""
+
+    def __init__(self, store: str, entry: AuditEntry) -> None:
+        self.store = store
+        self.entry = entry
+        self.waits = True
+        self.changed = False
+        """Whether the try that is under way has changed anything."""
+
+    def go_with(self, transact: Transact, work: Work[T]) -> T:
+        """Run `work` in one transaction with the entry. It is not repeated if the reply to its commit is lost, because
+        it is unknown then whether the entry is there."""
+
+        def both(session: Session) -> T:
+            self.changed = True
+            answer = work(session)
+            if self.changed:
+                insert_entry(session, self.entry)
+            return answer
+
+        self.waits = False
+        try:
+            answer = transact(both)
+        except BaseException:
+            self.waits = True
+            raise
+        self.waits = not self.changed
+        return answer
+
+
+_waiting: ContextVar[Waiting | None] = ContextVar("leasehold_audit", default=None)
+
+
+@contextmanager
+def audited(store: str, entry: AuditEntry, write_refusal: Callable[[AuditEntry], None]) -> Iterator[None]:
+    """For one verb of this store. Refused before anything was changed, it is recorded as that, by itself."""
+    waiting = Waiting(store, entry)
+    try:
+        before = _waiting.set(waiting)
+        try:
+            yield
+        finally:
+            _waiting.reset(before)
+    except StoreError:
+        raise  # the database failed; the verb was not refused
+    except LeaseholdError as error:
+        if waiting.waits:
+            write_refusal(replace(entry, error=type(error).__name__))
+        raise
+
+
+def waiting_for(store: str) -> Waiting | None:
+    """Before a write to this store begins."""
+    waiting = _waiting.get()
+    return waiting if waiting is not None and waiting.waits and waiting.store == store else None
+
+
+def changed(answer: T) -> T:
+    """Said inside of a transaction that may have found nothing to do, with what it found: if that is nothing, it is
+    not recorded. A later transaction of the same verb may be."""
+    if not answer and (waiting := _waiting.get()) is not None:
+        waiting.changed = False
+    return answer
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """For transactions that only prepare what the verb is about."""
+    before = _waiting.set(None)
+    try:
+        yield
+    finally:
+        _waiting.reset(before)
+
+
+@contextmanager
+def recorded_in(store: str) -> Iterator[None]:
+    """The verb is done in another store: its entry goes there."""
+    waiting = _waiting.get()
+    if waiting is None:
+        yield
+        return
+    own, waiting.store = waiting.store, store
+    try:
+        yield
+    finally:
+        waiting.store = own
+
+
+def insert_entry(session: Session, entry: AuditEntry) -> None:
+    session.run(
+        "insert_audit",
+        actor=entry.actor,
+        verb=entry.verb,
+        target=entry.target,
+        detail=json.dumps(entry.detail, sort_keys=True),
+        outcome="done" if entry.error is None else "refused",
+        error=entry.error,
+    )
+
+
+# -- reads -------------------------------------------------------------------------------------------------------------
 
 LONGEST_PAGE = 500
 

@@ -20,18 +20,17 @@ from leasehold.domain.budgets import (
     halts,
     lines_of,
 )
-from leasehold.domain.checks.cursors import cursor_of, parts_of
 from leasehold.domain.checks.numbers import check_page
+from leasehold.domain.checks.payload import cursor_of, parts_of
 from leasehold.domain.errors import InvalidInput, InvalidState, JobNotFound
 from leasehold.domain.hooks import Happened, budget_is_exhausted
 from leasehold.domain.job import Job
+from leasehold.domain.outcome import Move
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import FINAL, HALTED
-from leasehold.domain.transitions import Move
 from leasehold.stores.database.database import Records, Row, Session
 from leasehold.stores.verbs.locking import lock
-from leasehold.stores.verbs.outbox import notify
-from leasehold.stores.verbs.writing import Verbs, reading, transaction, write
+from leasehold.stores.verbs.writing import Verbs, notify, reading, transaction, write
 
 
 class BudgetVerbs(Verbs):

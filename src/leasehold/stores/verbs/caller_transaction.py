@@ -14,16 +14,14 @@ from typing import Any
 
 from leasehold.domain.errors import DuplicateJob, InvalidInput, JobNotFound
 from leasehold.domain.job import NewJob
-from leasehold.stores.caller_transaction.async_bridge import in_thread
-from leasehold.stores.caller_transaction.borrowed import Borrowed, Execute
-from leasehold.stores.caller_transaction.recognise import aborrow, borrow
+from leasehold.stores.caller_transaction import Borrowed, Execute, aborrow, borrow, in_thread
 from leasehold.stores.database.database import Session
 from leasehold.stores.database.statements import PARAMETER
 from leasehold.stores.results import Enqueued
 from leasehold.stores.verbs.dependencies import check_order
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
-from leasehold.stores.verbs.gates import gate_of
 from leasehold.stores.verbs.groups import refuse_known_holds
+from leasehold.stores.verbs.limits import gate_of
 from leasehold.stores.verbs.writing import Groups, find_holders
 
 

@@ -12,7 +12,7 @@ from datetime import datetime
 from leasehold.domain.dependencies import ENDED, EndedParent, judge
 from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.job import AWAITED, Job, NewJob, OnParentFailure
-from leasehold.domain.transitions import Move
+from leasehold.domain.outcome import Move
 from leasehold.stores.database.database import Records, Session
 from leasehold.stores.database.places import Place, place_of
 from leasehold.stores.verbs.locking import lock

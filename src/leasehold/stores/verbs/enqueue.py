@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import Any
 
 from leasehold.domain import operate
-from leasehold.domain.errors import DuplicateJob, StoreError
+from leasehold.domain.errors import DuplicateJob, IdempotencyKeyReused, StoreError
 from leasehold.domain.job import PLAIN, TIED, Job, NewJob
 from leasehold.domain.lanes import Ticket
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMark
 from leasehold.stores.database.database import Columns, Records, Row, Session
-from leasehold.stores.results import Enqueued
+from leasehold.stores.results import Enqueued, Once
 from leasehold.stores.verbs.dependencies import check_order, wait_for_parents
-from leasehold.stores.verbs.gates import GateVerbs, gate_of
 from leasehold.stores.verbs.groups import touch_groups
+from leasehold.stores.verbs.limits import GateVerbs, gate_of
 from leasehold.stores.verbs.locking import lock
-from leasehold.stores.verbs.long_names import keep_long_names
-from leasehold.stores.verbs.outbox import notify_about_groups
-from leasehold.stores.verbs.stop_marks import Marks, end_stopped, find_marks_of_running, stopped_follow_ups
+from leasehold.stores.verbs.stop import Marks, end_stopped, find_marks_of_running, stopped_follow_ups
 from leasehold.stores.verbs.writing import (
     Groups,
+    Verbs,
     batches,
     bump_groups,
     find_holders,
     group_records,
+    notify_about_groups,
     write_moves,
     write_tickets,
 )
@@ -388,3 +388,61 @@ def parameters_for(jobs: Sequence[NewJob]) -> dict[str, Any]:
         "retry_of": job.retry_of,
         "trace": job.trace,
     }
+
+
+# -- with a key of the caller's ----------------------------------------------------------------------------------------
+# The key is taken first, in the transaction that stores the jobs. So the two are there together or not at all, and of
+# two that come at the same moment the second waits for the first, whatever process they are in.
+
+KEYS_KEPT_FOR = 86_400.0
+"""Seconds that a key is remembered."""
+KEYS_FORGOTTEN_AT_ONCE = 10
+"""Old ones that each new one takes along."""
+
+
+class EnqueueOnceVerbs(EnqueueVerbs):
+    """Enqueue for requests that a client may repeat."""
+
+    def enqueue_once(self, jobs: Sequence[NewJob], key: str, fingerprint: str) -> Once:
+        """Enqueue once per key: for a day, the same key and fingerprint return the jobs that the first call made,
+        whatever their state, and make nothing. Another fingerprint raises IdempotencyKeyReused. Of two calls at the
+        same moment, one makes the jobs and the other returns them."""
+        check_order(jobs)
+        self._make_gates(jobs)
+
+        def work(session: Session) -> Once:
+            if not session.tuples("take_request", key=key, fingerprint=fingerprint, seconds=KEYS_KEPT_FOR):
+                return _again(session, key, fingerprint)
+            made = enqueue_in(session, jobs)
+            session.run("answer_request", key=key, answer=json.dumps(made))
+            session.run("forget_requests", key=key, seconds=KEYS_KEPT_FOR, limit=KEYS_FORGOTTEN_AT_ONCE)
+            return Once(made, repeated=False)
+
+        return self._database.transact(work, idempotent=True)
+
+
+def _again(session: Session, key: str, fingerprint: str) -> Once:
+    (row,) = session.rows("find_request", key=key)
+    if row["fingerprint"] != fingerprint:
+        raise IdempotencyKeyReused
+    answers = json.loads(row["answer"])
+    return Once([Enqueued(job_id, created) for job_id, created in answers], repeated=True)
+
+
+# -- names that are too long to be kept as they are --------------------------------------------------------------------
+
+
+class LongNameVerbs(Verbs):
+    """Names that are stored shortened."""
+
+    def full_names(self, names: Sequence[str]) -> dict[str, str]:
+        """The full form of each name that is stored shortened; other names are left out."""
+        return dict(self._tuples("find_long_names", names=list(names)))
+
+
+def keep_long_names(session: Session, jobs: Iterable[NewJob]) -> None:
+    """In the transaction that stores the jobs."""
+    names = {name: whole for job in jobs for name, whole in job.long_names}
+    if names:
+        records = [{"name": name, "whole": whole} for name, whole in sorted(names.items())]
+        session.run("insert_long_names", names=Records(records))

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
-from leasehold.domain.checks.cursors import cursor_of, parts_of
 from leasehold.domain.checks.numbers import check_page
+from leasehold.domain.checks.payload import cursor_of, parts_of
 from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.groups import (
     GROUP_TOTAL_CAP,
@@ -28,12 +28,11 @@ from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopScope
 from leasehold.domain.stream import Update
-from leasehold.stores.database.audit import changed
 from leasehold.stores.database.database import Row, Session
+from leasehold.stores.verbs.audit import changed
 from leasehold.stores.verbs.events import event_of, progress_of
-from leasehold.stores.verbs.outbox import notify_about_groups
 from leasehold.stores.verbs.results import ResultVerbs
-from leasehold.stores.verbs.writing import bump_groups, group_records
+from leasehold.stores.verbs.writing import bump_groups, group_records, notify_about_groups
 
 CAP = 100
 LONGEST_ERROR = 2000

@@ -1,4 +1,4 @@
-"""Hooks: listeners, and deliveries to them."""
+"""Hooks and webhooks: who listens, under which address, and what is delivered to them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,22 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from leasehold.domain.hooks import EVENTS, Delivery, Happened, Listener, ListenerRow, Notification
+from leasehold.domain.hooks import (
+    EVENTS,
+    Delivery,
+    Happened,
+    Listener,
+    ListenerRow,
+    Notification,
+    Webhook,
+    listener_of,
+)
 from leasehold.domain.job import NewJob
-from leasehold.stores.database.audit import changed
 from leasehold.stores.database.database import Records, Row, Session
-from leasehold.stores.database.rows import record_of
+from leasehold.stores.database.places import record_of
+from leasehold.stores.verbs.audit import changed
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
-from leasehold.stores.verbs.outbox import SILENT_FOR, notify, read_listeners
-from leasehold.stores.verbs.writing import transaction
+from leasehold.stores.verbs.writing import SILENT_FOR, notify, read_listeners, transaction
 
 KEPT_FOR = 7 * 86_400.0
 """Seconds after which an event that could not be delivered is forgotten."""
@@ -138,3 +146,38 @@ def _delivery(row: Row) -> Delivery:
         row["group_name"],
     )
     return Delivery(row["listener"], event, row["tries"])
+
+
+# -- webhooks ----------------------------------------------------------------------------------------------------------
+# Their secrets leave the store only for signing.
+
+
+class WebhookVerbs(HookVerbs):
+    """Listeners with an address."""
+
+    @transaction
+    def set_webhook(self, session: Session, webhook: Webhook, listeners: Sequence[Listener]) -> None:
+        """Create or change a webhook; these are its listeners."""
+        session.run(
+            "set_webhook",
+            name=webhook.name,
+            url=webhook.url,
+            signing_key=webhook.secret,
+            allow_private=webhook.allow_private,
+            source=webhook.source,
+        )
+        file_listeners(session, listeners, kept=webhook.source == "set")
+
+    def list_webhooks(self) -> list[Webhook]:
+        """All webhooks."""
+        return [Webhook(secret=row.pop("signing_key"), **row) for row in self._rows("list_webhooks")]
+
+    def find_webhook(self, name: str) -> Webhook | None:
+        """The webhook, or None."""
+        return next((webhook for webhook in self.list_webhooks() if webhook.name == name), None)
+
+    @transaction
+    def remove_webhook(self, session: Session, name: str) -> bool:
+        """Delete a webhook and its waiting events. False: there is no such webhook."""
+        drop_listener(session, listener_of(name))
+        return changed(bool(session.tuples("drop_webhook", name=name)))

@@ -1,18 +1,20 @@
-"""Inspect: what there is, one page at a time; a list never reads a payload."""
+"""Inspect: what there is, one page at a time; a list never reads a payload; search by what stands in a job."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from leasehold.domain.checks.ids import checked_id, range_of, shortened
 from leasehold.domain.checks.numbers import check_page
+from leasehold.domain.dependencies import FlowEdge, FlowNode, Tie
 from leasehold.domain.errors import JobNotFound
-from leasehold.domain.failures import first_line
-from leasehold.domain.flow import FlowEdge, FlowNode, Tie
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job
+from leasehold.domain.policy import Policy
 from leasehold.domain.records import (
     ALL,
     AttemptRecord,
@@ -25,12 +27,190 @@ from leasehold.domain.records import (
     StepRecord,
     Summary,
 )
+from leasehold.domain.search import (
+    MOST_FAILURES,
+    MOST_LOOKED,
+    SLACK,
+    FailedJob,
+    Needles,
+    Search,
+    SearchPage,
+    first_line,
+    is_found,
+    needles_of,
+)
 from leasehold.domain.states import State
-from leasehold.stores.database.attempts import records_of
 from leasehold.stores.database.database import Row, Session
-from leasehold.stores.database.rows import job_from_row, record_of, tags_of
-from leasehold.stores.verbs.list_plans import IDS, JOBS, MEMBERS, TAGGED, TOP, Walk, Walked, Way
+from leasehold.stores.database.places import job_from_row, record_of, records_of, tags_of
+from leasehold.stores.results import Failed
 from leasehold.stores.verbs.writing import Verbs, reading
+
+# -- walks -------------------------------------------------------------------------------------------------------------
+# Every criterion that an index serves is a way by itself. The others are conditions on the way: such a walk looks at so
+# many rows and no more, and says where to go on.
+
+ABOVE_EVERY_NUMBER = 2**63 - 1
+"""Above every number."""
+FIRST_WINDOW = 1000
+"""Rows that a walk reads before it goes further: mostly the page is full by then. And a small number is read along an
+index even by a server that knows nothing of the table yet."""
+
+FETCH_WINDOW = 2500
+"""Rows that a walk looks at when it has to fetch the job of each: that costs several times as much as the row."""
+
+
+@frozen
+class Way:
+    """One way to find jobs."""
+
+    name: str
+    serves: frozenset[str] = frozenset()
+    """Criteria that need no condition here."""
+    always: tuple[str, ...] = ()
+    """Conditions that go with it."""
+    brings_job: bool = False
+    ordered: bool = True
+    """It goes through the numbers in their order, and can be stopped. Else all of it is read and sorted."""
+
+
+JOBS = Way("jobs", brings_job=True)
+QUEUED, LANES = Way("queued"), Way("lanes", ordered=False)
+GATED = Way("gated", brings_job=True, ordered=False)
+GATED_LANES = Way("gated_lanes", brings_job=True, ordered=False)
+RUNNING, ORPHANS = Way("running"), Way("orphans")
+PENDING, WAITING, PAUSED = Way("pending"), Way("waiting"), Way("paused")
+IN_LANE = Way("in_lane", frozenset({"lane"}), ordered=False)
+LANE_HOLDERS = Way("lane_holders", frozenset({"lane"}), ordered=False)
+MEMBERS = Way("members", frozenset({"group"}))
+TAGGED = Way("tagged", brings_job=True, ordered=False)
+IDS = Way("ids", frozenset({"ids"}), brings_job=True, ordered=False)
+
+BY_STATE: dict[State, tuple[Way, ...]] = {
+    State.QUEUED: (QUEUED, LANES),
+    State.RUNNING: (RUNNING, ORPHANS),
+    State.PENDING: (PENDING,),
+    State.WAITING: (WAITING,),
+    State.PAUSED: (PAUSED,),
+    State.SUCCEEDED: (Way("ended", always=("succeeded",)),),
+    State.CANCELLED: (Way("cancelled"),),
+    State.FAILED: (Way("failed"),),
+    State.TIMED_OUT: (Way("timed_out"),),
+}
+
+_IN_THE_JOB = frozenset({"queue", "tasks", "lane", "group", "tags", "ids", "created_since", "created_until"})
+
+
+class Walked(NamedTuple):
+    rows: list[Row]
+    more: str | None
+    """The id of the job to go on from, if the walk had to stop before the end."""
+
+
+@frozen
+class Walk:
+    session: Session
+    requested: Mapping[str, Any]
+    """What every job must meet: `queue`, `tasks`, `lane`, `group`, `tags`, `states`, `live`; `ids` (the lowest and the
+    highest), `created_since`, `created_until`."""
+    size: int
+    """How many rows each way may read."""
+    floor: int = 0
+    top: int = ABOVE_EVERY_NUMBER
+    """It goes through numbers from `floor` on and below `top`."""
+
+    def ways_to(self, states: Sequence[State]) -> list[Way]:
+        ways = [way for state in dict.fromkeys(states) for way in BY_STATE[state]]
+        if QUEUED not in ways:
+            return ways
+        if "lane" in self.requested:
+            # A job queued in a lane is nowhere else.
+            return [IN_LANE if way is LANES else way for way in ways if way is not QUEUED]
+        if self.requested and self.requested.keys() <= {"queue", "tasks"}:
+            # A gate knows queue and task of its jobs, and nothing else.
+            few = self._few("walk.gated", "walk.where", *(f"walk.where_{name}" for name in self.requested))
+            gated = {QUEUED: GATED if few else QUEUED, LANES: GATED_LANES}
+            return [gated.get(way, way) for way in ways]
+        return ways
+
+    def few_tagged(self) -> bool:
+        """Whether the jobs with the (first) tag are few enough to be read and sorted."""
+        return self._few("walk.tag")
+
+    def few_ids(self) -> bool:
+        """The same for the jobs whose ids are in the range."""
+        return self._few("walk.id_range")
+
+    def go(
+        self, head: str, ways: Sequence[Way], tail: str, limit: int, before: str | None, **values: Any
+    ) -> Walked:
+        """One page. It shows each job as it was when it was found. `values` are for the head."""
+        below = self.top
+        if before is not None:
+            below = min(below, self.session.rows("find_cursor", before=before)[0]["below"])
+        branches = [[f"walk.{way.name}", *self._conditions(way), "walk.cut"] for way in ways]
+        parts = [head, *_either(branches), tail]
+        found: list[Row] = []
+        left = step = self.size
+        if all(way.ordered for way in ways):
+            step = FIRST_WINDOW
+            if any(self._needs_job(way) for way in ways):
+                left = min(left, FETCH_WINDOW)
+        while True:
+            step = min(step, left)
+            since, more = self._window(ways, below, step)
+            bounds = {"below": below, "since": since, "limit": limit - len(found)}
+            found += self.session.listing(parts, **self._values() | bounds | values)
+            left -= step
+            if more is None or not left or len(found) == limit:
+                return Walked(found, more)
+            below, step = since, 2 * step
+
+    def _conditions(self, way: Way) -> list[str]:
+        join = ["walk.with_job"] if self._needs_job(way) else []
+        return [*join, "walk.where", *(f"walk.where_{name}" for name in (*way.always, *self._open_to(way)))]
+
+    def _open_to(self, way: Way) -> list[str]:
+        """The criteria that this way does not serve."""
+        return [name for name in self.requested if not self._serves(way, name)]
+
+    def _needs_job(self, way: Way) -> bool:
+        return not way.brings_job and not _IN_THE_JOB.isdisjoint(self._open_to(way))
+
+    def _serves(self, way: Way, criterion: str) -> bool:
+        if way is TAGGED and criterion == "tags":
+            return len(set(self.requested["tags"])) == 1
+        return criterion in way.serves
+
+    def _window(self, ways: Sequence[Way], below: int, size: int) -> tuple[int, str | None]:
+        """Where all ways stop, because one of them has read so much by then."""
+        picky = [way for way in ways if way.ordered and (way.always or self.requested.keys() - way.serves)]
+        if not picky:
+            return self.floor, None
+        branches = [[f"walk.{way.name}", "walk.past"] for way in picky]
+        values = self._values() | {"below": below, "since": self.floor, "size": size - 1}
+        (row,) = self.session.listing(["walk.window", *_either(branches), "walk.window_end"], **values)
+        return (self.floor, None) if row["number"] is None else (row["number"], row["id"])
+
+    def _few(self, *parts: str) -> bool:
+        values = self._values() | {"below": ABOVE_EVERY_NUMBER, "since": 0, "size": self.size}
+        rows = self.session.listing(["walk.size", *parts, "walk.size_end"], **values)
+        return bool(rows[0]["jobs"] < self.size)
+
+    def _values(self) -> dict[str, Any]:
+        tags, ids = self.requested.get("tags"), self.requested.get("ids")
+        return {
+            **self.requested,
+            **({"tag": tags[0], "tag_count": len(set(tags))} if tags else {}),
+            **({"low": ids[0], "high": ids[1]} if ids else {}),
+        }
+
+
+def _either(branches: Sequence[Sequence[str]]) -> list[str]:
+    first, *others = branches
+    return [*first, *(part for branch in others for part in ("walk.or", *branch))]
+
+
+# -- inspect -----------------------------------------------------------------------------------------------------------
 
 WINDOW = 20_000
 """Rows that a page looks at where no index serves its filter."""
@@ -151,7 +331,7 @@ def _list(session: Session, filter: Filter, limit: int, before: str | None) -> W
 
 
 def walk_of(
-    session: Session, filter: Filter, size: int, floor: int = 0, top: int = TOP, **more: Any
+    session: Session, filter: Filter, size: int, floor: int = 0, top: int = ABOVE_EVERY_NUMBER, **more: Any
 ) -> tuple[Walk, list[Way]]:
     """How to find jobs by a filter, and by `more` criteria that every job must meet (None: no criterion)."""
     given = {
@@ -182,3 +362,113 @@ def _ways(walk: Walk, filter: Filter) -> list[Way]:
 
 def summary_of(row: Row) -> Summary:
     return record_of(Summary, row, state=State(row["state"]), tags=tags_of(row["tags"]))
+
+
+# -- search ------------------------------------------------------------------------------------------------------------
+# A page reads a bounded number of jobs.
+
+SEARCH_ROUND = 2000
+"""Jobs that one statement looks into: mostly the page is full by then."""
+SEARCH_ROUNDS = MOST_LOOKED // SEARCH_ROUND
+ROUND_WINDOW = 10_000
+"""Rows that a round looks at to find them, where no index serves the filter."""
+
+
+class SearchVerbs(Verbs):
+    """Search jobs and their errors."""
+
+    def search_jobs(self, search: Search, limit: int = 50, before: str | None = None) -> SearchPage:
+        """Jobs that match, newest first; `before` is the last page's `next`. The text is searched in at most 10,000 of
+        the jobs that the other criteria find, and never in sensitive arguments."""
+        check_page(limit)
+        after = None if before is None else checked_id(before, "cursor")
+        return self._database.read(lambda session: _search(session, search, limit, after))
+
+    def find_failures(self, filter: Filter, limit: int = 1000, before: str | None = None) -> Failed:
+        """Failed and timed-out jobs, newest first, with the beginning of their errors. The filter names the states."""
+        check_page(limit, MOST_FAILURES)
+
+        def work(session: Session) -> Failed:
+            walk, ways = walk_of(session, filter, WINDOW)
+            rows, more = walk.go("list_failures", ways, "list_failures.page", limit + 1, before)
+            jobs = [record_of(FailedJob, row) for row in rows[:limit]]
+            return Failed(jobs, jobs[-1].id if len(rows) > limit else more)
+
+        return self._database.read(work)
+
+
+def _search(session: Session, search: Search, limit: int, before: str | None) -> SearchPage:
+    if search.text is not None:
+        return _search_text(session, search, needles_of(search.text), limit, before)
+    walk, ways = _walk(session, search, WINDOW)
+    rows, more = walk.go("list_jobs", ways, "list_jobs.page", limit + 1, before)
+    jobs = [summary_of(row) for row in rows[:limit]]
+    return SearchPage(jobs, jobs[-1].id if len(rows) > limit else more, len(jobs))
+
+
+def _search_text(
+    session: Session, search: Search, needles: Needles, limit: int, before: str | None
+) -> SearchPage:
+    """Read round by round, until the page is full or ROUNDS are over."""
+    walk, ways = _walk(session, search, ROUND_WINDOW)
+    numbers: list[int] = []
+    looked = 0
+    for _ in range(SEARCH_ROUNDS):
+        rows, more = walk.go(
+            "search_text", ways, "search_text.page", SEARCH_ROUND, before, **needles._asdict()
+        )
+        before = rows[-1]["id"] if len(rows) == SEARCH_ROUND else more
+        found = _beyond_doubt(session, rows, needles)[: limit - len(numbers)]
+        numbers += found
+        if len(numbers) == limit:
+            last = next(at for at, row in enumerate(rows, 1) if row["number"] == found[-1])
+            looked += last
+            before = rows[last - 1]["id"] if last < len(rows) else before
+            break
+        looked += len(rows)
+        if before is None:
+            break
+    return SearchPage(_summaries(session, numbers, search.filter), before, looked)
+
+
+def _beyond_doubt(session: Session, rows: Sequence[Row], needles: Needles) -> list[int]:
+    """The numbers of the jobs that have the text where readers may see it."""
+    found = [row for row in rows if row["found"]]
+    doubtful = [row["number"] for row in found if row["doubtful"]]
+    if not doubtful:
+        return [row["number"] for row in found]
+    shown = {
+        row["number"]
+        for row in session.rows("read_texts", numbers=doubtful)
+        if is_found(needles, row["args"], Policy.load(row["policy"]).sensitive, row["error"])
+    }
+    return [row["number"] for row in found if not row["doubtful"] or row["number"] in shown]
+
+
+def _summaries(session: Session, numbers: list[int], filter: Filter) -> list[Summary]:
+    """Jobs that have changed their state since they were found are left out."""
+    if not numbers:
+        return []
+    parts = ("list_jobs", "search.numbers", "list_jobs.page")
+    jobs = [summary_of(row) for row in session.listing(parts, numbers=numbers, limit=len(numbers))]
+    return [job for job in jobs if not filter.states or job.state in filter.states]
+
+
+def _walk(session: Session, search: Search, size: int) -> tuple[Walk, list[Way]]:
+    """Through the numbers of that time, and a little around it: see SLACK."""
+    since, until = search.since, search.until
+    return walk_of(
+        session,
+        search.filter,
+        size,
+        0 if since is None else _number_after(session, since - SLACK),
+        ABOVE_EVERY_NUMBER if until is None else _number_after(session, until + SLACK),
+        ids=None if search.id_prefix is None else range_of(search.id_prefix),
+        created_since=since,
+        created_until=until,
+    )
+
+
+def _number_after(session: Session, at: datetime) -> int:
+    """Above those of all jobs that were created by then."""
+    return min(ABOVE_EVERY_NUMBER, int(session.rows("find_number_at", at=at)[0]["number"]) + 1)

@@ -1,4 +1,6 @@
-"""Slots and rates: rows that hold for all workers. Units in use are counted from running jobs, never stored.
+"""Slots and rates, rows that hold for all workers; and gates, what a job needs besides its turn, as one number.
+
+Units in use are counted from running jobs, never stored.
 
 A claim locks the slots by name, then the rates by key, and only then counts, by a statement of its own: counted by the
 statement that takes the lock, two claims could both see the last unit free.
@@ -6,18 +8,20 @@ statement that takes the lock, two claims could both see the last unit free.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 
-from leasehold.domain.due_groups import DueGroup, DueGroups
 from leasehold.domain.errors import InvalidInput, LeaseLost
-from leasehold.domain.job import Grant
-from leasehold.domain.limits import DefaultLimit, Need, RateUse, Room, SlotCount, read_need
+from leasehold.domain.job import Grant, NewJob
+from leasehold.domain.lanes import DueGroup, DueGroups
+from leasehold.domain.limits import DefaultLimit, Need, RateUse, Room, SlotCount, read_need, slots_text
 from leasehold.domain.records import GateLimits, RateRow, SlotHolder, SlotNeed, SlotRow
-from leasehold.stores.database.audit import changed
 from leasehold.stores.database.database import Database, Records, Row, Session
 from leasehold.stores.results import Acquired
-from leasehold.stores.verbs.named_limits import make_defaults, names_of, two_meanings, unknown_rate
+from leasehold.stores.verbs.audit import changed, unrecorded
 from leasehold.stores.verbs.writing import Verbs, reading, transaction
 
 MOST_HOLDERS = 20
@@ -342,3 +346,152 @@ def _rate_row(row: Row) -> RateRow:
 def _holders(session: Session, name: str) -> list[SlotHolder]:
     rows = session.rows("list_slot_holders", name=name, limit=MOST_HOLDERS)
     return [SlotHolder(row["job_id"], row["units"], row["task"], row["worker"]) for row in rows]
+
+
+# -- limits that jobs and runs name ------------------------------------------------------------------------------------
+
+
+def make_limits(session: Session, jobs: Iterable[NewJob]) -> None:
+    """The rows that tasks bring along, unless they are there. A name that is of the other kind is left: the jobs that
+    use it have a problem, which is reported as theirs."""
+    make_defaults(session, {limit.name: limit for job in jobs for limit in job.limits}.values())
+
+
+def make_defaults(session: Session, defaults: Collection[DefaultLimit]) -> None:
+    slots = [{"name": d.name, "lim": d.limit} for d in defaults if d.spacing is None]
+    rates = [
+        {"key": d.name, "lim": d.text, "spacing": d.spacing, "burst": d.burst}
+        for d in defaults
+        if d.spacing is not None
+    ]
+    if slots:
+        taken = {row["key"] for row in session.rows("find_rates", keys=[slot["name"] for slot in slots])}
+        session.run("make_slots", slots=Records([slot for slot in slots if slot["name"] not in taken]))
+    if rates:
+        taken = {row["name"] for row in session.rows("find_slots", names=[rate["key"] for rate in rates])}
+        session.run("make_rates", rates=Records([rate for rate in rates if rate["key"] not in taken]))
+
+
+def limit_problems(session: Session, jobs: Iterable[NewJob]) -> dict[str, InvalidInput]:
+    """Jobs that name a limit which does not exist, or need more units than there are; by id."""
+    limited = [job for job in jobs if job.slots or job.rate is not None]
+    if not limited:
+        return {}
+    names, keys = names_of([Need(job.slots, job.rate) for job in limited])
+    requested = [*names, *keys]
+    limits = {row["name"]: row["lim"] for row in session.rows("find_slots", names=requested)}
+    known = {row["key"] for row in session.rows("find_rates", keys=requested)}
+    found = {job.id: _problem(job, limits, known) for job in limited}
+    return {job_id: problem for job_id, problem in found.items() if problem is not None}
+
+
+def _problem(job: NewJob, limits: Mapping[str, int], rates: set[str]) -> InvalidInput | None:
+    for name, units in job.slots:
+        if name in rates:
+            return two_meanings(name, "a rate")
+        if name not in limits:
+            return InvalidInput(
+                "slots", f"no slot is called {name!r}", f"set its limit first: app.slots.set({name!r}, 4)"
+            )
+        # 0 is a slot that was closed for a while: jobs may wait for it.
+        if units > limits[name] > 0:
+            return InvalidInput(
+                "slots",
+                f"{units} units of {name!r} can never be free, its limit is {limits[name]}",
+                f"ask for less, or raise it: app.slots.set({name!r}, {units})",
+            )
+    if job.rate in limits:
+        return two_meanings(job.rate or "", "a slot")
+    if job.rate is not None and job.rate not in rates:
+        return unknown_rate("rate", job.rate)
+    return None
+
+
+def names_of(needs: Iterable[Need]) -> tuple[list[str], list[str]]:
+    names: set[str] = set()
+    keys: set[str] = set()
+    for need in needs:
+        names.update(name for name, _ in need.slots)
+        if need.rate is not None:
+            keys.add(need.rate)
+    return sorted(names), sorted(keys)
+
+
+def two_meanings(name: str, other: str) -> InvalidInput:
+    return InvalidInput("name", f"{name!r} is {other} already", "give one of them another name")
+
+
+def unknown_rate(field: str, key: str) -> InvalidInput:
+    return InvalidInput(
+        field, f"no rate has the key {key!r}", f"set its limit first: app.rates.set({key!r}, '60/min')"
+    )
+
+
+# -- gates -------------------------------------------------------------------------------------------------------------
+
+
+class GateVerbs(LimitVerbs):
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._known_gates: set[int] = set()
+
+    def _make_gates(self, jobs: Sequence[NewJob], strict: bool = True) -> None:
+        """In a transaction of their own, before the jobs': producers in long transactions must not wait for each
+        other to learn the same gate."""
+        missing = self._unknown_gates(jobs)
+        if not missing:
+            return
+        with unrecorded():
+            if any(job.slots or job.rate is not None for job in missing.values()):
+                made = self._database.transact(lambda session: make_limited_gates(session, missing, strict))
+                self._known_gates.update(made)
+            else:
+                self._database.single(lambda session: make_gates(session, missing), idempotent=True)
+                self._known_gates.update(missing)
+
+    def _unknown_gates(self, jobs: Sequence[NewJob]) -> dict[int, NewJob]:
+        """Gates of which this store does not know that they are there, with a job of each."""
+        missing = {}
+        for job in jobs:
+            number = gate_of(job)
+            if number not in self._known_gates:
+                missing[number] = job
+        return missing
+
+
+def make_limited_gates(session: Session, missing: Mapping[int, NewJob], strict: bool = True) -> set[int]:
+    """The gates that were made, with the limits that their jobs bring along. With `strict` a limit that does not exist
+    is refused. A gate that is known has limits that exist: their rows are never deleted."""
+    make_limits(session, missing.values())
+    problems = limit_problems(session, missing.values())
+    for problem in problems.values() if strict else ():
+        raise problem
+    good = {number: job for number, job in missing.items() if job.id not in problems}
+    make_gates(session, good)
+    return set(good)
+
+
+def make_gates(session: Session, missing: Mapping[int, NewJob]) -> None:
+    records = [
+        {
+            "id": number,
+            "queue": job.queue,
+            "task": job.task,
+            "slots": slots_text(job.slots),
+            "rate_key": job.rate,
+        }
+        for number, job in sorted(missing.items())
+    ]
+    session.run("insert_gates", gates=Records(records))
+
+
+@lru_cache(maxsize=4096)
+def gate_id(queue: str, task: str, slots: str | None = None, rate_key: str | None = None) -> int:
+    """A positive 63-bit hash of what a job needs besides its turn. 0 stands for "any gate"."""
+    text = json.dumps([queue, task, slots, rate_key])
+    number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+    return number or 1
+
+
+def gate_of(job: NewJob) -> int:
+    return gate_id(job.queue, job.task, slots_text(job.slots) if job.slots else None, job.rate)

@@ -83,3 +83,13 @@ def _probe(session: Session, place: Place, statement: str, anchors: Sequence[Row
     if place is Place.LANE:
         return session.rows(statement, seqs=seqs, lanes=[anchor["lane"] for anchor in anchors])
     return session.rows(statement, seqs=seqs)
+
+
+# -- progress ----------------------------------------------------------------------------------------------------------
+
+
+def find_progress(session: Session, jobs: Iterable[Job]) -> set[int]:
+    """The numbers of the jobs that have kept a step or a checkpoint since their last crash. Only jobs that have crashed
+    before are looked up: a first crash counts as one whatever was kept."""
+    requested = sorted(job.seq for job in jobs if job.crashes > 0)
+    return {row[0] for row in session.tuples("find_progress", seqs=requested)} if requested else set()

@@ -18,7 +18,7 @@ from leasehold.domain.metrics import (
     bounded,
 )
 from leasehold.stores.database.database import Database, Records, Row, Session
-from leasehold.stores.database.rows import record_of
+from leasehold.stores.database.places import record_of
 from leasehold.stores.verbs.writing import Verbs, reading
 
 

@@ -3,12 +3,42 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Protocol
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.mirror import Mirror, MirrorRow
 from leasehold.stores.database.database import Session
-from leasehold.stores.database.mirrors import MirrorDialect
 from leasehold.stores.verbs.writing import Verbs, reading, transaction
+
+# -- what triggers are made of, in any dialect -------------------------------------------------------------------------
+
+
+class MirrorDialect(Protocol):
+    """A mirror as the DDL of one dialect."""
+
+    def create(self, mirror: Mirror) -> str:
+        """A script that makes it, or makes it anew, and enters it among the mirrors."""
+
+    def remove(self, name: str) -> str:
+        """A script that takes it away."""
+
+    def objects(self, mirror: Mirror) -> dict[str, str]:
+        """What `list_mirror_objects` tells of it while all is well: names and definitions."""
+
+    def table_of(self, mirror: Mirror) -> str:
+        """The user's table as `list_columns` looks it up."""
+
+
+def quoted(name: str) -> str:
+    """An identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+# -- mirrors -----------------------------------------------------------------------------------------------------------
 
 
 class MirrorVerbs(Verbs):

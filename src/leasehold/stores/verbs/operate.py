@@ -9,12 +9,12 @@ from leasehold.domain import operate
 from leasehold.domain.errors import DuplicateJob, InvalidInput, InvalidState, JobNotFound
 from leasehold.domain.job import Job, NewJob
 from leasehold.domain.limits import Need, read_need
+from leasehold.domain.outcome import Move
 from leasehold.domain.records import PauseRecord, Scope
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, State
-from leasehold.domain.transitions import Move
-from leasehold.stores.database.audit import changed
 from leasehold.stores.database.database import Row, Session
 from leasehold.stores.database.places import as_stored
+from leasehold.stores.verbs.audit import changed
 from leasehold.stores.verbs.budgets import refuse_over_budget
 from leasehold.stores.verbs.enqueue import enqueue_in
 from leasehold.stores.verbs.groups import refuse_in_held_group

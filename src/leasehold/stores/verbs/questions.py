@@ -15,8 +15,7 @@ from leasehold.domain.job import Job, Question
 from leasehold.domain.records import OpenQuestion
 from leasehold.domain.states import State
 from leasehold.stores.database.database import Session
-from leasehold.stores.database.places import as_stored
-from leasehold.stores.database.rows import record_of
+from leasehold.stores.database.places import as_stored, record_of
 from leasehold.stores.verbs.groups import refuse_in_held_group
 from leasehold.stores.verbs.locking import lock, lock_free
 from leasehold.stores.verbs.writing import Verbs, write

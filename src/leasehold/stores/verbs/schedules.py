@@ -13,10 +13,10 @@ from leasehold.domain.job import Job, NewJob
 from leasehold.domain.records import ScheduleRow
 from leasehold.domain.schedules import Schedule, Source
 from leasehold.domain.states import LIVE, State
-from leasehold.stores.database.audit import changed
 from leasehold.stores.database.database import Records, Row, Session
-from leasehold.stores.database.rows import record_of
+from leasehold.stores.database.places import record_of
 from leasehold.stores.results import Fired, Registered
+from leasehold.stores.verbs.audit import changed
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.locking import lock
 from leasehold.stores.verbs.workers import SILENT_AFTER

@@ -12,12 +12,10 @@ from typing import Any
 from leasehold.domain.budgets import BudgetLine, Spend
 from leasehold.domain.errors import LeaseLost, TransactionTooLong
 from leasehold.domain.outcome import Success
-from leasehold.stores.database.database import Overdue, Records, Session
-from leasehold.stores.database.nested_writes import inside_transaction, refuse_inside
+from leasehold.stores.database.database import Overdue, Records, Session, inside_transaction, refuse_inside
 from leasehold.stores.results import Ending
 from leasehold.stores.verbs.budgets import record_spends
-from leasehold.stores.verbs.gates import gate_of, make_gates
-from leasehold.stores.verbs.named_limits import make_limits
+from leasehold.stores.verbs.limits import gate_of, make_gates, make_limits
 from leasehold.stores.verbs.settle import settle_in
 from leasehold.stores.verbs.writing import Verbs, transaction
 

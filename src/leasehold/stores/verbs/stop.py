@@ -1,4 +1,4 @@
-"""Stop: find what a scope covers, move it in short transactions, and remember which attempts got the request.
+"""Stop: find what a scope covers, move it in short transactions, and remember which runs were told.
 
 Finding is a read and locks nothing; each batch is decided under its rows' locks, so a job that was claimed meanwhile is
 flagged instead of cancelled, and one that has ended is left alone.
@@ -6,18 +6,21 @@ flagged instead of cancelled, and one that has ended is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
+from leasehold.domain import operate
+from leasehold.domain.job import NewJob
+from leasehold.domain.outcome import Move
 from leasehold.domain.states import State
-from leasehold.domain.stop import STOPPABLE, StopMode, StoppedJob, StopScope, decide
-from leasehold.domain.transitions import Move
-from leasehold.stores.database.audit import changed
+from leasehold.domain.stop import STOPPABLE, StopMark, StopMode, StoppedJob, StopScope, decide
 from leasehold.stores.database.database import Session
 from leasehold.stores.results import Stoppable
+from leasehold.stores.verbs.audit import changed
 from leasehold.stores.verbs.groups import note_stops
-from leasehold.stores.verbs.list_plans import IN_LANE, LANE_HOLDERS, MEMBERS, PENDING, TAGGED, Walk, Way
+from leasehold.stores.verbs.inspect import IN_LANE, LANE_HOLDERS, MEMBERS, PENDING, TAGGED, Walk, Way
 from leasehold.stores.verbs.locking import lock
 from leasehold.stores.verbs.writing import Verbs, bump_groups, transaction, write_moves
 
@@ -95,3 +98,49 @@ def _ways(walk: Walk, running: bool) -> list[Way]:
     if "tags" in walk.requested and walk.few_tagged():
         return [TAGGED]
     return walk.ways_to(STOPPABLE)
+
+
+# -- marks: follow-ups of runs that a stop has reached -----------------------------------------------------------------
+# They are created, and not left out, so that the record shows what would have come.
+
+Marks = Mapping[str, Sequence[StopMark]]
+"""By the id of the run's job."""
+
+
+def find_marks(session: Session, parents: Iterable[str]) -> Marks:
+    ids = sorted(set(parents))
+    found: dict[str, list[StopMark]] = {}
+    for row in session.rows("find_stop_marks", ids=ids) if ids else ():
+        mark = StopMark(StopScope.load(row["scope"]), row["reason"], row["actor"])
+        found.setdefault(row["job_id"], []).append(mark)
+    return found
+
+
+def find_marks_of_running(session: Session, parents: Iterable[str]) -> Marks:
+    """For follow-ups that are stored while their parents run. Under a lock on the parents: a stop that comes later
+    finds the follow-ups, one that came before is seen here."""
+    ids = sorted(set(parents))
+    seqs = [row[0] for row in session.tuples("lock_runs", ids=ids)] if ids else []
+    return find_marks(session, [row[0] for row in session.tuples("find_flagged", seqs=seqs)] if seqs else [])
+
+
+def stopped_follow_ups(jobs: Iterable[NewJob], marks: Marks) -> dict[str, StopMark]:
+    """Which of these new jobs a stop of their parent covers."""
+    found = {}
+    for job in jobs:
+        mark = next((m for m in marks.get(job.follow_up_of or "", ()) if m.scope.covers(job)), None)
+        if mark is not None:
+            found[job.id] = mark
+    return found
+
+
+def end_stopped(session: Session, stopped: Mapping[str, StopMark]) -> tuple[list[Move], datetime | None]:
+    """The moves that cancel them, and the store's now."""
+    jobs, now = lock(session, stopped) if stopped else ({}, None)
+    if now is None:
+        return [], None
+    moves = [
+        operate.cancel(job, now=now, actor=stopped[job.id].actor, reason=stopped[job.id].reason)
+        for job in jobs.values()
+    ]
+    return moves, now

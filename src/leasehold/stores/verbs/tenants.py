@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from datetime import datetime
 
-from leasehold.domain.checks.instants import EARLIEST
-from leasehold.domain.checks.names import checked_tenant
+from leasehold.domain.checks.texts import checked_tenant
+from leasehold.domain.checks.times import EARLIEST
 from leasehold.domain.errors import InvalidInput, TenantNotFound
 from leasehold.domain.records import TenantRow
 from leasehold.stores.database.wakeups import Hint, notify_here, tenants_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 from leasehold.domain.tokens import NewToken, Token, TokenRow
-from leasehold.stores.database.audit import changed
 from leasehold.stores.database.database import Row
+from leasehold.stores.verbs.audit import changed
 from leasehold.stores.verbs.writing import Verbs
 
 

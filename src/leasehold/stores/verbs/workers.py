@@ -1,16 +1,17 @@
-"""The workers' own reports, and the heads of lanes: what `why`, `lanes` and `queues` show."""
+"""Workers as they tell of themselves, lanes, queues, and what the doctor asks of a store."""
 
 from __future__ import annotations
 
 import json
+import re
+from datetime import datetime
 from typing import Any
 
-from leasehold.domain.checks.cursors import cursor_of, parts_of
 from leasehold.domain.checks.numbers import check_page
-from leasehold.domain.leases import LeasePage, LeaseRow
-from leasehold.domain.records import ExecutionRow, LaneHolder, WorkerCard
+from leasehold.domain.checks.payload import cursor_of, parts_of
+from leasehold.domain.records import ExecutionRow, LaneHolder, LeasePage, LeaseRow, QueueCount, WorkerCard
 from leasehold.domain.states import State
-from leasehold.stores.database.rows import record_of
+from leasehold.stores.database.places import record_of
 from leasehold.stores.database.wakeups import NearWakeups
 from leasehold.stores.verbs.writing import Verbs
 
@@ -90,3 +91,64 @@ def _card(row: dict[str, Any]) -> WorkerCard:
     texts = {name: tuple(json.loads(row[name])) for name in ("queues", "tasks", "sites", "tenants")}
     values = {name: value for name, value in row.items() if name != "worker"}
     return WorkerCard(**values | texts, name=row["worker"])
+
+
+# -- the doctor's questions --------------------------------------------------------------------------------------------
+# Nothing is decided by it.
+
+_NAMED = re.compile(
+    r"\b(?:CREATE (?:UNIQUE )?(?P<made>TABLE|VIEW|INDEX)|(?P<check>CONSTRAINT)(?: TRIGGER)?) "
+    r"(?:IF NOT EXISTS )?(?:leasehold\.)?\"?(?P<name>[a-z_]+)"
+)
+_KEYED = re.compile(
+    r"^CREATE TABLE leasehold\.([a-z_]+) \((?:(?!^\)).)*?\bPRIMARY KEY\b", re.DOTALL | re.MULTILINE
+)
+"""A table of PostgreSQL, where a primary key is a constraint that can be dropped alone, named after its table."""
+
+JOBS_EXAMINED = 200_000
+"""Jobs that the search for misplaced ones looks at, the newest first. A server ends a statement that takes too long."""
+_MISPLACED = {
+    "nowhere": "job {} is in no place",
+    "twice": "job {} is in more than one place",
+    "no_job": "there is a place for number {}, but no such job",
+    "group": "group {!r} miscounts its jobs that live",
+}
+
+
+class VitalVerbs(Verbs):
+    """Checks of the store itself."""
+
+    def now(self) -> datetime:
+        """The time on the store's own clock."""
+        found: datetime = self._rows("store_now")[0]["now"]
+        return found
+
+    def count_by_queue(self, cap: int = 10_000) -> list[QueueCount]:
+        """The number of jobs by queue, task and state, each state read up to `cap`, without final states."""
+        rows = self._rows("count_by_queue", cap=cap)
+        return [QueueCount(row["queue"], row["task"], State(row["state"]), row["jobs"]) for row in rows]
+
+    def stuck_lanes(self, limit: int = 20) -> list[str]:
+        """Lanes that no job blocks, whose head is due, and that have no ticket. There must be none."""
+        return [row["lane"] for row in self._rows("list_stuck_lanes", limit=limit)]
+
+    def stuck_children(self, limit: int = 20) -> list[str]:
+        """Jobs that wait for others although none of those can still end. There must be none."""
+        return [row["id"] for row in self._rows("list_stuck_children", limit=limit)]
+
+    def long_expired(self, age: float, limit: int = 20) -> list[str]:
+        """Jobs whose lease expired more than `age` seconds ago and that no worker has taken over."""
+        return [row["id"] for row in self._rows("list_long_expired", age=age, limit=limit)]
+
+    def misplaced(self, limit: int = 20) -> list[str]:
+        """Jobs in no place or in two, and groups that miscount their jobs, as sentences. There must be none."""
+        rows = self._rows("list_misplaced", rows=JOBS_EXAMINED, limit=limit)
+        return [_MISPLACED[row["what"]].format(row["id"]) for row in rows]
+
+
+def named_objects(text: str) -> set[str]:
+    """What a piece of DDL makes, such as "index job_claim"."""
+    named = {
+        f"{(found['made'] or found['check']).lower()} {found['name']}" for found in _NAMED.finditer(text)
+    }
+    return named | {f"constraint {table}_pkey" for table in _KEYED.findall(text)}

@@ -1,4 +1,4 @@
-"""Write decided moves: the one way in which a job changes, but for the hot statements.
+"""Write decided moves, the one way in which a job changes but for the hot statements, and tell hooks of them.
 
 What is inserted into a place was deleted from another one in the same transaction, and counted: a job is in exactly one
 place.
@@ -8,23 +8,24 @@ from __future__ import annotations
 
 import functools
 import inspect
+import json
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import DuplicateJob, StoreError
-from leasehold.domain.hooks import happened_in
+from leasehold.domain.hooks import Happened, Listener, group_is_done, happened_in
 from leasehold.domain.job import TIED, Job
 from leasehold.domain.lanes import Ticket, tickets_after
-from leasehold.domain.outcome import QuestionAsked
+from leasehold.domain.outcome import Move, QuestionAsked, clean_error
 from leasehold.domain.states import State
-from leasehold.domain.transitions import Move
 from leasehold.stores.database import places
 from leasehold.stores.database.database import Columns, Database, Records, Row, Session
-from leasehold.stores.database.places import Place, place_of
+from leasehold.stores.database.places import Place, place_of, record_of
 from leasehold.stores.verbs.dependencies import lock_descendants, moves_of_children
-from leasehold.stores.verbs.outbox import notify, notify_about_groups
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="Verbs")
@@ -364,3 +365,50 @@ def write_tickets(session: Session, tickets: Sequence[Ticket]) -> None:
 
 def batches(items: Sequence[T], size: int = BATCH) -> Iterable[Sequence[T]]:
     return (items[start : start + size] for start in range(0, len(items), size))
+
+
+# -- the outbox --------------------------------------------------------------------------------------------------------
+
+SILENT_FOR = 86_400.0
+"""Seconds after which a listener whose code no process has shown gets nothing more. settle.sql knows them too."""
+
+
+def notify(session: Session, happened: Sequence[Happened]) -> None:
+    """Write these notifications, for listeners that want them."""
+    if not happened:
+        return
+    listeners = read_listeners(session, {one.event for one in happened})
+    rows = [_row(listener, one) for one in happened for listener in listeners if listener.wants(one)]
+    if rows:
+        session.run("insert_outbox", rows=Records(rows))
+
+
+def notify_about_groups(
+    session: Session, rows: Sequence[tuple[Any, ...]], ended: Mapping[str, int] | None = None
+) -> None:
+    """Notify about the groups that have no job left which could run. `ended`: by how many each has changed; a group
+    that has lost none was done before."""
+    done = [
+        (name, version) for name, live, version in rows if live == 0 and (ended is None or ended[name] < 0)
+    ]
+    notify(session, [group_is_done(name, version) for name, version in done])
+
+
+def read_listeners(session: Session, events: set[str]) -> list[Listener]:
+    rows = session.rows("read_listeners", events=sorted(events), age=SILENT_FOR)
+    return [record_of(Listener, row) for row in rows]
+
+
+def _row(listener: Listener, one: Happened) -> dict[str, Any]:
+    return {
+        "id": secrets.token_hex(16),
+        "listener": listener.name,
+        "event": one.event,
+        "job_id": one.job_id,
+        "task": one.task,
+        "queue": one.queue,
+        "attempt": one.attempt,
+        "group_name": one.group,
+        "detail": clean_error(one.detail),
+        "data": check_text(json.dumps(one.data), "data"),
+    }

@@ -14,8 +14,8 @@ from typer.main import get_command
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.load import load_app, open_app
 from leasehold.surfaces.cli.nouns import ENTRIES
+from leasehold.surfaces.cli.options import load_app, open_app
 from leasehold.surfaces.cli.problems import Exit
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""`dev`: worker, API and dashboard in one command, which restarts when the code changes.
+"""`dev`: worker, API and dashboard in one command, which starts anew when the code changes; `demo`: sample work.
 
 This process never imports the app: it watches the files, and restarts the child process (`dev_child.py`).
 """
@@ -19,6 +19,7 @@ from typing import Annotated
 
 import typer
 
+from leasehold.domain.errors import InvalidInput
 from leasehold.surfaces.cli import options
 from leasehold.surfaces.cli.dev_child import (
     GRACE,
@@ -27,10 +28,10 @@ from leasehold.surfaces.cli.dev_child import (
     STOP_GRACE,
     DevSettings,
     Message,
+    WatchedFiles,
     run,
 )
-from leasehold.surfaces.cli.dev_files import WatchedFiles
-from leasehold.surfaces.cli.listening import HOST, Port, check_server, choose_port, dashboard_url
+from leasehold.surfaces.cli.options import HOST, Port, check_server, choose_port, dashboard_url
 from leasehold.surfaces.cli.problems import Exit
 from leasehold.surfaces.cli.serve import check_mcp
 
@@ -251,3 +252,25 @@ class Supervisor:
 
     def _say(self, text: str) -> None:
         print(f"dev: {text}", flush=True)
+
+
+# -- `demo` ------------------------------------------------------------------------------------------------------------
+
+
+def demo(
+    dashboard: Annotated[
+        bool,
+        typer.Option("--dashboard", help="Run sample work to look at in a browser instead, until Ctrl-C."),
+    ] = False,
+    port: Port = None,
+) -> int:
+    """Watch a demo: retries, a halted lane, a killed worker. Takes half a minute, needs nothing, leaves nothing."""
+    if dashboard:
+        from leasehold.demo.dashboard import show_dashboard
+
+        return show_dashboard(port)
+    if port is not None:
+        raise InvalidInput("--port", "is for the dashboard", "add --dashboard")
+    from leasehold.demo.play import play
+
+    return play()

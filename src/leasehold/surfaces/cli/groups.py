@@ -15,7 +15,7 @@ from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command, noun
 from leasehold.surfaces.cli.limits import LINES
 from leasehold.surfaces.cli.problems import Exit
-from leasehold.surfaces.cli.tables import draw, live
+from leasehold.surfaces.cli.render import draw, live
 from leasehold.surfaces.cli.verbs import add
 
 if TYPE_CHECKING:

@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypedDict
 
 import typer
 
-from leasehold.domain.checks.durations import seconds
+from leasehold.domain.checks.times import seconds
 from leasehold.domain.errors import InvalidInput, ResultMissing
 from leasehold.operations import budgets, questions
 from leasehold.operations import jobs as verbs
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command, noun
 from leasehold.surfaces.cli.limits import LINES
-from leasehold.surfaces.cli.tables import draw, live
+from leasehold.surfaces.cli.render import draw, live
 from leasehold.surfaces.cli.verbs import add, instant
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from leasehold.domain.failures import Failures
     from leasehold.domain.job import Job, Question
     from leasehold.domain.records import (
         AttemptRecord,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
         StepRecord,
         Summary,
     )
-    from leasehold.domain.search import SearchPage
+    from leasehold.domain.search import Failures, SearchPage
     from leasehold.domain.stream import UpdatePage
     from leasehold.operations.operations import Operations
 

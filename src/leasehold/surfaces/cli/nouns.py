@@ -18,7 +18,7 @@ NOUNS: dict[str, dict[str, Entry]] = {
         "worker": Entry("Run jobs until SIGTERM or Ctrl-C."),
         "serve": Entry("Serve the HTTP API and the dashboard until SIGTERM or Ctrl-C."),
         "dev": Entry("Run a worker, the API and the dashboard for development."),
-        "demo": Entry("Watch a demo: retries, a halted lane, a killed worker."),
+        "demo": Entry("Watch a demo: retries, a halted lane, a killed worker.", ("dev",)),
         "mcp": Entry("Serve MCP over stdin and stdout, until the client leaves.", ("serve",)),
     },
     "See what happens": {
@@ -28,7 +28,7 @@ NOUNS: dict[str, dict[str, Entry]] = {
         "doctor": Entry("Look for problems: clock, disk, pooler, schema, jobs, leases.", ("status",)),
     },
     "Control the work": {
-        "jobs": Entry("List, show, enqueue, cancel, resume … jobs.", ("jobs", "job_verbs", "enqueue")),
+        "jobs": Entry("List, show, enqueue, cancel, resume … jobs.", ("jobs", "job_verbs")),
         "queues": Entry("List queues with their jobs and workers; pause or resume one."),
         "tasks": Entry("List tasks with their jobs and workers; pause or resume one.", ("queues",)),
         "lanes": Entry("List lanes that are held or halted; resume one.", ("queues",)),
@@ -39,7 +39,7 @@ NOUNS: dict[str, dict[str, Entry]] = {
     },
     "Workers and what they run": {
         "workers": Entry("List live workers; leases, health and metrics."),
-        "executions": Entry("List running commands and containers; abandon one."),
+        "executions": Entry("List running commands and containers; abandon one.", ("workers",)),
     },
     "Set up and administer": {
         "db": Entry("Upgrade, check and tidy the database; SQL; mirrors."),
@@ -47,7 +47,7 @@ NOUNS: dict[str, dict[str, Entry]] = {
         "tokens": Entry("List, create or revoke tokens for the HTTP API."),
         "webhooks": Entry("List, add, test or remove webhooks and hooks."),
         "audit": Entry("List changes by hand and refusals, newest first."),
-        "bench": Entry("Measure enqueue, drain and pick-up on your database."),
+        "bench": Entry("Measure enqueue, drain and pick-up on your database.", ("db",)),
     },
 }
 """Heading of the help → word → entry, in the order of the help."""

@@ -12,7 +12,7 @@ from leasehold.domain.schedules import Missed, Overlap, Schedule
 from leasehold.operations import schedules as verbs
 from leasehold.surfaces.cli import render
 from leasehold.surfaces.cli.command import Call, command, noun
-from leasehold.surfaces.cli.load import APP_VARIABLE
+from leasehold.surfaces.cli.options import APP_VARIABLE
 from leasehold.surfaces.cli.verbs import add, json_object
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]

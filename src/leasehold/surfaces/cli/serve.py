@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from leasehold.surfaces.cli import options
-from leasehold.surfaces.cli.load import load_app
+from leasehold.surfaces.cli.options import load_app
 from leasehold.surfaces.cli.problems import Exit
 
 WithWorker = Annotated[bool, typer.Option("--with-worker", help="Also run jobs in this process.")]

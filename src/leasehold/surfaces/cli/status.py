@@ -13,7 +13,7 @@ from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command
 from leasehold.surfaces.cli.problems import Exit
 from leasehold.surfaces.cli.queues import PROSE, columns, counted
-from leasehold.surfaces.cli.tables import draw, live
+from leasehold.surfaces.cli.render import draw, live
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -10,7 +10,7 @@ import typer
 
 from leasehold.domain.audit import KEPT_FOR
 from leasehold.surfaces.cli import options
-from leasehold.surfaces.cli.load import load_app
+from leasehold.surfaces.cli.options import load_app
 from leasehold.surfaces.cli.problems import Exit
 
 if TYPE_CHECKING:

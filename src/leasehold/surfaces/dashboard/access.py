@@ -1,4 +1,4 @@
-"""Sign-in, CSRF check and security headers.
+"""Access: who may come in, how they sign in with a token, and what goes out with every answer.
 
 A browser keeps the user's token in a cookie that no script can read, and that it sends only to this site. Each request
 looks the token up again, so a revoked token stops working at once. A request that changes anything must come from a
@@ -11,14 +11,13 @@ from collections.abc import Mapping
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from leasehold.domain.errors import TenantNotFound
 from leasehold.domain.tokens import TokenScope
-from leasehold.surfaces.dashboard.page_request import PageRequest
-from leasehold.surfaces.guard.allowed_hosts import Places
-from leasehold.surfaces.guard.callers import FORWARDED, Caller, Callers
-from leasehold.surfaces.guard.denied import Denied
-from leasehold.surfaces.guard.request_rates import RequestRates
+from leasehold.surfaces.dashboard import page_request, render
+from leasehold.surfaces.dashboard.page_request import PageRequest, base_of, is_inside, root_of
+from leasehold.surfaces.guard import FORWARDED, Caller, Callers, Denied, Places, RequestRates
 
 COOKIE = "leasehold_token"
 KEPT_FOR = 12 * 3600
@@ -103,3 +102,52 @@ def _is_secure(request: Request) -> bool:
 
 def forget(response: Response, request: Request) -> None:
     response.delete_cookie(COOKIE, path=request.scope.get("root_path") or "/", httponly=True, samesite="lax")
+
+
+# -- signing in and out ------------------------------------------------------------------------------------------------
+
+
+async def show(request: Request, access: Access) -> Response:
+    access.check_place(request)
+    return _form(request, request.query_params.get("next", ""))
+
+
+async def enter(request: Request, access: Access) -> Response:
+    access.check_place(request)
+    access.check_rate(request)
+    form = await page_request.read_form(request)
+    token, wanted = form.fields.get("token", "").strip(), form.fields.get("next", "")
+    try:
+        caller = await run_in_threadpool(access.caller, request, f"Bearer {token}", form.maybe("tenant"))
+        caller.check_scope("read")
+    except Denied as denied:
+        if denied.reason not in ("unauthenticated", "scope-missing"):
+            raise
+        text = denied.detail.replace("name one with Leasehold-Tenant", "name one below")
+        return _form(request, wanted, text, for_tenants=True)
+    except TenantNotFound as error:
+        return _form(request, wanted, str(error), for_tenants=True)
+    answer = RedirectResponse(_inside(request, wanted, caller.tenant), 303)
+    remember(answer, request, token)
+    return answer
+
+
+async def leave(request: Request, access: Access) -> Response:
+    access.check_place(request)
+    answer = RedirectResponse(f"{root_of(request)}/sign-in", 303)
+    forget(answer, request)
+    return answer
+
+
+def _inside(request: Request, wanted: str, tenant: str | None) -> str:
+    """The page after sign-in: the wanted one if it is a page of the dashboard, else the first page of the tenant."""
+    root = root_of(request)
+    if is_inside(root, wanted) and wanted != f"{root}/":
+        return wanted
+    return f"{base_of(root, tenant)}/"
+
+
+def _form(request: Request, wanted: str, problem: str = "", *, for_tenants: bool = False) -> Response:
+    values = {"root": root_of(request), "next": wanted, "problem": problem, "for_tenants": for_tenants}
+    status = 401 if problem else 200
+    return HTMLResponse(render.page("sign_in.html", values), status, {"Cache-Control": "no-store"})

@@ -17,14 +17,11 @@ from starlette.types import ASGIApp
 
 from leasehold.app import Leasehold
 from leasehold.domain.errors import LeaseholdError, StoreError
-from leasehold.surfaces.dashboard import forms, notices, page, pages, problems, render, sign_in
-from leasehold.surfaces.dashboard.access import HEADERS, Access
-from leasehold.surfaces.dashboard.bulk_runs import BulkRuns
-from leasehold.surfaces.dashboard.page_request import root_of
-from leasehold.surfaces.guard.allowed_hosts import Places
-from leasehold.surfaces.guard.callers import Callers
-from leasehold.surfaces.guard.denied import Denied
-from leasehold.surfaces.guard.request_rates import USUAL_RATE, RequestRates
+from leasehold.surfaces.dashboard import page, pages, render
+from leasehold.surfaces.dashboard.access import HEADERS, Access, enter, leave, show
+from leasehold.surfaces.dashboard.page_request import read_form, root_of
+from leasehold.surfaces.dashboard.pages.bulk import BulkRuns
+from leasehold.surfaces.guard import USUAL_RATE, Callers, Denied, Places, RequestRates
 
 LONGEST_READ = 10.0
 _KEPT = "public, max-age=31536000, immutable"
@@ -78,9 +75,9 @@ def create_dashboard(
     made = Starlette(
         routes=[
             Route("/static/{name:path}", guarded(lambda request: _static(request, access)), methods=["GET"]),
-            Route("/sign-in", guarded(lambda request: sign_in.show(request, access)), methods=["GET"]),
-            Route("/sign-in", guarded(lambda request: sign_in.enter(request, access)), methods=["POST"]),
-            Route("/sign-out", guarded(lambda request: sign_in.leave(request, access)), methods=["POST"]),
+            Route("/sign-in", guarded(lambda request: show(request, access)), methods=["GET"]),
+            Route("/sign-in", guarded(lambda request: enter(request, access)), methods=["POST"]),
+            Route("/sign-out", guarded(lambda request: leave(request, access)), methods=["POST"]),
             *routes,
         ],
         exception_handlers={HTTPException: _lost(access)},
@@ -97,22 +94,22 @@ async def _act(request: Request, access: Access) -> Response:
     if action is None:
         raise HTTPException(404)
     page_request = await access.admit(request, action.scope)
-    form = await forms.read(request)
+    form = await read_form(request)
     back = page_request.back(form.maybe("back"))
     try:
         done = await run_in_threadpool(action.run, page_request, form)
     except StoreError:
         raise
     except LeaseholdError as error:
-        status, text = problems.describe(error)
+        status, text = page.describe(error)
         if status >= 500:
             raise
-        notice = notices.Notice("refused", text)
+        notice = page.Notice("refused", text)
     else:
-        notice = notices.Notice("done", done.text)
+        notice = page.Notice("done", done.text)
         back = done.go or back
     answer = RedirectResponse(back, 303)
-    notices.leave(answer, request, notice)
+    page.leave(answer, request, notice)
     return answer
 
 
@@ -131,7 +128,7 @@ async def _refusal(request: Request, access: Access, error: Exception) -> Respon
     if isinstance(error, HTTPException):
         status, text = error.status_code, "There is no such page."
     else:
-        status, text = problems.describe(error)
+        status, text = page.describe(error)
     if status == 401 and request.method == "GET":
         root = root_of(request)
         requested = request.url.path + (f"?{request.url.query}" if request.url.query else "")

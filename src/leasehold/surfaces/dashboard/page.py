@@ -1,23 +1,40 @@
-"""Pages: each reads its values in a thread, and is rendered whole, or its main part repeatedly as a stream."""
+"""How a page is made, whole or as a stream; what a form asks for; notices for the next page; errors as pages."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+import json
+import logging
 import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, Literal
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
-from leasehold.domain.errors import LeaseholdError
+from leasehold.domain.errors import (
+    GroupOnHold,
+    InvalidInput,
+    JobError,
+    JobNotFound,
+    LeaseholdError,
+    ReadTooSlow,
+    ResultMissing,
+    ScheduleNotFound,
+    StoreError,
+    TenantNotFound,
+)
 from leasehold.domain.frozen import frozen
-from leasehold.operations.read_timeout import reads_within
-from leasehold.surfaces.dashboard import notices, render
+from leasehold.domain.tokens import TokenScope
+from leasehold.operations.local import reads_within
+from leasehold.operations.verb import Verb
+from leasehold.surfaces.dashboard import render
 from leasehold.surfaces.dashboard.access import Access
-from leasehold.surfaces.dashboard.page_request import LIVE, PageRequest
-from leasehold.surfaces.guard.denied import Denied
+from leasehold.surfaces.dashboard.page_request import LIVE, Form, PageRequest
+from leasehold.surfaces.guard import STATUSES, Denied
 
 EVERY = 1.0
 """Seconds between two reads of a stream, at least."""
@@ -60,10 +77,10 @@ async def show(page: Page, request: Request, access: Access, longest_read: float
     with reads_within(longest_read):
         values = await run_in_threadpool(values_of, page, page_request)
         menu = await run_in_threadpool(menu_of, page_request)
-    values |= menu | {"notice": notices.of(request)}
+    values |= menu | {"notice": notice_of(request)}
     text = await run_in_threadpool(render.page, page.template, values)
     answer = HTMLResponse(text, headers={"Cache-Control": "no-store"})
-    notices.clear(answer, request)
+    clear(answer, request)
     return answer
 
 
@@ -109,3 +126,111 @@ async def _until_error(parts: AsyncIterator[str]) -> AsyncIterator[str]:
             yield part
     except (LeaseholdError, Denied):
         return
+
+
+# -- notices -----------------------------------------------------------------------------------------------------------
+# A cookie carries the notice, and that page deletes the cookie.
+
+NOTICE_COOKIE = "leasehold_notice"
+LONGEST_NOTICE = 600
+"""Characters."""
+_SECONDS = 60
+
+
+@frozen
+class Notice:
+    kind: Literal["done", "refused"]
+    text: str
+
+
+def leave(response: Response, request: Request, notice: Notice) -> None:
+    text = notice.text if len(notice.text) <= LONGEST_NOTICE else notice.text[: LONGEST_NOTICE - 1] + "…"
+    # Escapes would make the text longer than a cookie may be.
+    payload = json.dumps([notice.kind, text], ensure_ascii=False)
+    value = base64.urlsafe_b64encode(payload.encode("utf-8", "replace")).decode()
+    response.set_cookie(
+        NOTICE_COOKIE, value, max_age=_SECONDS, path=_path(request), httponly=True, samesite="lax"
+    )
+
+
+def notice_of(request: Request) -> Notice | None:
+    value = request.cookies.get(NOTICE_COOKIE)
+    if not value:
+        return None
+    try:
+        kind, text = json.loads(base64.urlsafe_b64decode(value))
+    except (ValueError, binascii.Error, TypeError):
+        return None
+    return Notice("done" if kind == "done" else "refused", str(text)[:LONGEST_NOTICE])
+
+
+def clear(response: Response, request: Request) -> None:
+    if NOTICE_COOKIE in request.cookies:
+        response.delete_cookie(NOTICE_COOKIE, path=_path(request), httponly=True, samesite="lax")
+
+
+def _path(request: Request) -> str:
+    return request.scope.get("root_path") or "/"
+
+
+# -- actions -----------------------------------------------------------------------------------------------------------
+# An action has the same name as its verb in the audit.
+
+
+@frozen
+class Done:
+    """The outcome of an action: the notice for the user, and the next page."""
+
+    text: str
+    go: str | None = None
+    """The address of the next page; None: the page with the form."""
+
+
+@frozen
+class Action:
+    name: str
+    scope: TokenScope
+    run: Callable[[PageRequest, Form], Done]
+    """Runs the action, in a thread. Raises our errors, which the page shows."""
+
+
+def action_of(verb: Verb[..., Any], run: Callable[[PageRequest, Form], Done]) -> Action:
+    """The action of a verb, with its name and scope from the table of verbs."""
+    return Action(verb.name, verb.scope, run)
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+# The one table of statuses.
+
+logger = logging.getLogger("leasehold.dashboard")
+
+_ERRORS: tuple[tuple[type[LeaseholdError], int], ...] = (
+    (JobNotFound, 404),
+    (ScheduleNotFound, 404),
+    (TenantNotFound, 404),
+    (ResultMissing, 404),
+    (InvalidInput, 422),
+    (JobError, 409),
+    (GroupOnHold, 409),
+    (StoreError, 503),
+    (LeaseholdError, 500),
+)
+"""The first row that fits an error counts."""
+
+
+def describe(error: Exception) -> tuple[int, str]:
+    """The status and the message. An unexpected error is logged; the page shows no details of it."""
+    match error:
+        case Denied():
+            return STATUSES[error.reason], error.detail
+        case ReadTooSlow():
+            logger.warning("%s", error)
+            return 503, f"The database took more than {error.seconds:g} s to read that. Narrow the filter."
+        case StoreError():
+            logger.error("%s: %s", type(error).__name__, error)
+            return 503, "The database is unreachable or not ready. See the server's log."
+        case LeaseholdError():
+            return next(status for class_, status in _ERRORS if isinstance(error, class_)), str(error)
+        case _:
+            logger.error("a page failed", exc_info=error)
+            return 500, "Something went wrong. See the server's log."

@@ -1,16 +1,26 @@
-"""Templates, their filters and static files. Every value is escaped; none is trusted."""
+"""Templates, and the values that they show: spans of time, numbers, states, JSON as a tree, marks of names.
+
+Every value is escaped; none is trusted.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import json
 from collections.abc import Mapping
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jinja2
 
-from leasehold.surfaces.dashboard import formatting, forms
+from leasehold.domain import job as domain
+from leasehold.domain.frozen import frozen
+from leasehold.domain.records import COUNT_CAP, Summary
+from leasehold.domain.sensitive import HIDDEN
+from leasehold.domain.states import State
+from leasehold.surfaces.dashboard import page_request
 
 HOME = Path(__file__).parent
 STATIC = HOME / "static"
@@ -18,7 +28,7 @@ STATIC = HOME / "static"
 
 def _shown(value: Any) -> Any:
     """The value of an expression in a template, with control characters replaced. Safe markup is left as it is."""
-    return formatting.plain(value) if type(value) is str else value
+    return plain(value) if type(value) is str else value
 
 
 @functools.cache
@@ -32,24 +42,24 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    for name in (
-        "span",
-        "about",
-        "ago",
-        "clock",
-        "number",
-        "capped",
-        "plural",
-        "first_line",
-        "clip",
-        "short",
+    for show in (
+        span,
+        about,
+        ago,
+        clock,
+        number,
+        capped,
+        plural,
+        first_line,
+        clip,
+        short,
     ):
-        made.filters[name] = getattr(formatting, name)
+        made.filters[show.__name__] = show
     made.globals |= {
-        "badge": formatting.badge,
-        "looks": formatting.LOOKS,
+        "badge": badge,
+        "looks": LOOKS,
         "stamp": stamp,
-        "carried": forms.carried,
+        "carried": page_request.carried,
     }
     return made
 
@@ -91,3 +101,215 @@ def main_part(template: str, values: Mapping[str, Any]) -> str:
     found = _environment().get_template(template)
     context = found.new_context(dict(values))
     return "".join(found.blocks["main"](context))
+
+
+# -- values as people read them ----------------------------------------------------------------------------------------
+# Pure.
+
+_UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+_CONTROLS = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {0x7F: 0x2421}
+_CONTROLS |= dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+
+
+def plain(text: str) -> str:
+    """The text with control characters replaced: escapes of terminals, bells, NULs."""
+    return text.translate(_CONTROLS) if not text.isprintable() else text
+
+
+def span(seconds: float | None) -> str:
+    """`850 ms`, `4.2 s`, `3 min 20 s`, `2 h 5 min`, `3 d`: two units at most."""
+    if seconds is None:
+        return "–"
+    if seconds < 0:
+        return f"−{span(-seconds)}"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s".replace(".0 s", " s")
+    left = round(seconds)
+    words: list[str] = []
+    for unit, size in _UNITS:
+        number, left = divmod(left, size)
+        if number or words:
+            words.append(f"{number} {unit}" if number else "")
+        if len(words) == 2:
+            break
+    return " ".join(word for word in words if word)
+
+
+def about(seconds: float | None) -> str:
+    """A duration in one unit, for a large figure."""
+    if seconds is None or seconds < 60:
+        return span(seconds)
+    unit, size = next((unit, size) for unit, size in _UNITS if seconds >= size * (2 if unit == "d" else 1))
+    return f"{seconds // size:,.0f} {unit}"
+
+
+def ago(then: datetime | None, now: datetime) -> str:
+    """The distance from now in one unit, such as `5 min ago`; the exact time is in the title of the element."""
+    if then is None:
+        return "–"
+    seconds = (now - then).total_seconds()
+    away = abs(int(seconds))
+    if not away:
+        return "now"
+    unit, size = next((unit, size) for unit, size in _UNITS if away >= size * (2 if unit == "d" else 1))
+    distance = f"{away // size:,} {unit}"
+    return f"{distance} ago" if seconds > 0 else f"in {distance}"
+
+
+def clock(then: datetime | None) -> str:
+    return "–" if then is None else f"{then:%Y-%m-%d %H:%M:%S}"
+
+
+def number(value: float) -> str:
+    if isinstance(value, int) or float(value).is_integer():
+        return f"{int(value):,}"
+    return f"{value:,.1f}" if abs(value) >= 10 else f"{value:,.2f}"
+
+
+def capped(count: int, cap: int = COUNT_CAP) -> str:
+    """A count that stops at a cap."""
+    return f"{count:,}" if count < cap else f"{cap:,}+"
+
+
+def plural(count: int, one: str, many: str | None = None) -> str:
+    return f"{count:,} {one if count == 1 else many or one + 's'}"
+
+
+def first_line(text: str | None, length: int = 160) -> str:
+    line = (text or "").strip().partition("\n")[0]
+    return line if len(line) <= length else line[: length - 1] + "…"
+
+
+def clip(text: str | None, length: int) -> str:
+    text = text or ""
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+def short(job_id: str) -> str:
+    """An id for a list. Ids of the same time begin alike, so it keeps the end, too."""
+    return f"{job_id[:8]}…{job_id[-4:]}"
+
+
+@frozen
+class Badge:
+    """A state for people: an icon with its colour, and a word. The colour alone never carries the meaning."""
+
+    look: str
+    """The name of the icon and the colour."""
+    word: str
+    note: str = ""
+
+
+LOOKS: dict[State, Badge] = {state: Badge(state.value, state.value.replace("_", " ")) for state in State}
+
+
+def badge(job: Summary | domain.Job, now: datetime) -> Badge:
+    """The badge of a job, finer than its state: also retrying, scheduled, blocked, adopting, stopping."""
+    match job.state:
+        case State.RUNNING if job.worker is None:
+            return Badge(
+                "adopting",
+                "adopting",
+                "still running, without a lease holder; a worker at its site will adopt it",
+            )
+        case State.RUNNING if job.stop_requested is not None:
+            return Badge("stopping", "stopping", f"{job.stop_requested} requested")
+        case State.QUEUED if job.attempt and job.available_at > now:
+            return Badge("retrying", "retrying", f"next attempt {ago(job.available_at, now)}")
+        case State.QUEUED if job.failures or job.crashes:
+            return Badge("retrying", "retrying", "ready, not claimed yet")
+        case State.QUEUED if job.available_at > now:
+            return Badge("scheduled", "scheduled", ago(job.available_at, now))
+        case State.PENDING if getattr(job, "held", False):
+            return Badge("pending", "on hold", "until it is released")
+        case State.PENDING:
+            return Badge("blocked", "blocked", "by a hold, or by jobs it depends on")
+    return LOOKS[job.state]
+
+
+# -- JSON as a tree ----------------------------------------------------------------------------------------------------
+# Pure.
+
+MOST_NODES = 1000
+DEEPEST = 24
+LONGEST_TEXT = 4000
+
+NodeKind = Literal["object", "array", "text", "value", "secret", "cut"]
+
+
+@frozen
+class Node:
+    kind: NodeKind
+    key: str | None
+    text: str
+    """The text to show; for an object or array, the number of its items."""
+    children: tuple[Node, ...] = ()
+    depth: int = 0
+
+
+def tree_of(value: Any) -> Node:
+    return _Tree().node(value, None, 0)
+
+
+def tree_of_text(text: str | None) -> Node:
+    """The tree of encoded JSON. Text that is not JSON is shown as it is."""
+    if text is None:
+        return Node("value", None, "null")
+    try:
+        return tree_of(json.loads(text))
+    except (ValueError, RecursionError):
+        return Node("text", None, _cut(text))
+
+
+class _Tree:
+    def __init__(self) -> None:
+        self._left = MOST_NODES
+
+    def node(self, value: Any, key: str | None, depth: int) -> Node:
+        self._left -= 1
+        match value:
+            case dict():
+                items = [(str(name), item) for name, item in value.items()]
+                return self._inner("object", key, items, depth, _many(len(items), "field"))
+            case list():
+                items = [(str(place), item) for place, item in enumerate(value)]
+                return self._inner("array", key, items, depth, _many(len(items), "item"))
+            case str() if value == HIDDEN:
+                return Node("secret", key, "hidden", depth=depth)
+            case str():
+                return Node("text", key, _cut(value), depth=depth)
+            case _:
+                return Node("value", key, _cut(json.dumps(value)), depth=depth)
+
+    def _inner(
+        self, kind: NodeKind, key: str | None, items: list[tuple[str, Any]], depth: int, text: str
+    ) -> Node:
+        children: list[Node] = []
+        for name, item in items:
+            if self._left <= 0 or depth >= DEEPEST:
+                children.append(
+                    Node("cut", None, f"{_many(len(items) - len(children), 'more')}", depth=depth + 1)
+                )
+                break
+            children.append(self.node(item, name[:200], depth + 1))
+        return Node(kind, key, text, tuple(children), depth)
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}" if count == 1 or word == "more" else f"{count:,} {word}s"
+
+
+def _cut(text: str) -> str:
+    if len(text) <= LONGEST_TEXT:
+        return text
+    return f"{text[:LONGEST_TEXT]}… and {len(text) - LONGEST_TEXT:,} characters more"
+
+
+# -- marks -------------------------------------------------------------------------------------------------------------
+
+
+def mark(*names: object) -> str:
+    text = "\0".join(map(str, names))
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()

@@ -9,7 +9,7 @@ from itertools import pairwise
 from leasehold.domain.frozen import frozen
 from leasehold.domain.records import AttemptRecord, HistoryEntry, StepRecord
 from leasehold.domain.stream import Update
-from leasehold.surfaces.dashboard.formatting import span
+from leasehold.surfaces.dashboard.render import span
 
 ROW, TOP = 34, 22
 """Pixels: the height of a bar with its label, and of the scale above the first."""

@@ -15,14 +15,10 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from leasehold.app import Leasehold
-from leasehold.surfaces.guard.allowed_hosts import Places
-from leasehold.surfaces.guard.callers import Callers
-from leasehold.surfaces.guard.denied import Denied
-from leasehold.surfaces.guard.request_rates import USUAL_RATE, RequestRates
-from leasehold.surfaces.http import bulk, fleet, groups, jobs, metrics, watching
+from leasehold.surfaces.guard import USUAL_RATE, Callers, Denied, Places, RequestRates
+from leasehold.surfaces.http import by_hand
 from leasehold.surfaces.http.problems import PROBLEMS, Problem, answer_to
-from leasehold.surfaces.http.route import LONGEST_READ, Guard, guarded_by, needs
-from leasehold.surfaces.http.routes import add_routes
+from leasehold.surfaces.http.routes import LONGEST_READ, Guard, add_routes, guarded_by, needs
 
 _ABOUT = """Durable background jobs: enqueue, follow and control them.
 
@@ -76,8 +72,8 @@ def create_app(
     # No documentation pages: they would load code from other sites.
     api = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, responses=PROBLEMS)
     api.router.route_class = guarded_by(guard)
-    fleet.add_probes(api.router, app, needs_worker=needs_worker)
-    metrics.add_to(api.router)  # not in `router`: the app around it may have its own /metrics
+    by_hand.add_probes(api.router, app, needs_worker=needs_worker)
+    by_hand.add_metrics(api.router)  # not in `router`: the app around it may have its own /metrics
     _add_routes(api.router)
 
     @api.router.get("/openapi.json", dependencies=needs("read"), include_in_schema=False)
@@ -107,8 +103,11 @@ def _methods(made: APIRouter, request: Request) -> set[str]:
 
 
 def _add_routes(made: APIRouter) -> None:
-    for part in (jobs, bulk, watching, groups, fleet):
-        part.add_to(made)
+    by_hand.add_jobs(made)
+    by_hand.add_bulk(made)
+    by_hand.add_watching(made)
+    by_hand.add_groups(made)
+    by_hand.add_fleet(made)
     add_routes(made)
 
 

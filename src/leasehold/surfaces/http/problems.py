@@ -36,7 +36,7 @@ from leasehold.domain.errors import (
     UnknownTask,
     WaitTimedOut,
 )
-from leasehold.surfaces.guard.denied import STATUSES, Denied
+from leasehold.surfaces.guard import STATUSES, Denied
 
 logger = logging.getLogger("leasehold.http")
 

@@ -1,13 +1,14 @@
-"""Request models: the bodies and parameters of routes that are written by hand."""
+"""What a caller sends: bodies, parameters and names in paths; and the links that lead on."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import Query
+from fastapi import Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field, StrictBool
+from starlette.convertors import StringConvertor, register_url_convertor
 
-from leasehold.domain.checks.names import LONGEST_NAME
+from leasehold.domain.checks.texts import LONGEST_NAME
 from leasehold.domain.job import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode
@@ -120,3 +121,42 @@ class Bulk(Body):
     cursor: Annotated[str, Field(pattern=ID)] | None = Field(
         default=None, description="`next` of the previous report."
     )
+
+
+# -- what stands in paths ----------------------------------------------------------------------------------------------
+
+NAME_IN_PATH, ID_IN_PATH = "leasehold_name", "leasehold_id"
+"""The names of the convertors in route paths."""
+
+VERBS_IN_PATH = ("budget", "close", "open", "pause", "release", "resume", "run", "stop")
+
+
+class _Name(StringConvertor):
+    """Any text that does not end with a verb: `/v1/groups/a/stop` is the stop of `a`, not the group `a/stop`."""
+
+    regex = ".*" + "".join(f"(?<!/{verb})" for verb in VERBS_IN_PATH)
+
+
+class _Id(StringConvertor):
+    """Any text but the words that are routes of their own."""
+
+    regex = "(?!(?:batch|bulk)$)[^/]+"
+
+
+register_url_convertor(ID_IN_PATH, _Id())
+register_url_convertor(NAME_IN_PATH, _Name())
+
+# -- links -------------------------------------------------------------------------------------------------------------
+
+
+def add_link(request: Request, response: Response, cursor: str | None) -> None:
+    """Add the link to the next page, if there is one."""
+    if cursor is not None:
+        url = request.url.include_query_params(cursor=cursor)
+        response.headers["Link"] = f'<{url.path}?{url.query}>; rel="next"'
+
+
+def add_location(request: Request, response: Response, path: str, job_id: str) -> None:
+    """Add the address of a new job. `path` is the beginning of the route's path below the mount point of the API."""
+    mounted = request.url.path.rpartition(path)[0]
+    response.headers["Location"] = f"{mounted}/v1/jobs/{job_id}"

@@ -1,24 +1,238 @@
-"""Routes from the table of verbs: the target in the path, other arguments in the body or, for a read, in the query.
-Routes that are written by hand take precedence."""
+"""Routes: each is guarded, wherever it is mounted; those from verbs have the target in the path, the rest in the
+body.
+
+Routes that are written by hand take precedence.
+"""
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response, Security
+from fastapi.exceptions import RequestValidationError
+from fastapi.params import Depends as DependsParameter
+from fastapi.params import Security as SecurityParameter
 from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.types import Message
 
+from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job
+from leasehold.domain.tokens import TokenScope
 from leasehold.operations.json_records import json_type
+from leasehold.operations.local import reads_within
 from leasehold.operations.verb import VERBS, Param, Verb
-from leasehold.surfaces.guard.callers import Caller
+from leasehold.surfaces.guard import FORWARDED, TENANT_HEADER, Caller, Callers, Denied, Places, RequestRates
 from leasehold.surfaces.http import responses
-from leasehold.surfaces.http.paging import add_link
-from leasehold.surfaces.http.route import RequestCaller, needs
+from leasehold.surfaces.http.problems import answer_to
+from leasehold.surfaces.http.requests import add_link
+
+# -- every route is guarded --------------------------------------------------------------------------------------------
+# A route without a scope cannot be made.
+
+LARGEST_BODY = 8 * 1024 * 1024
+"""Bytes. Arguments of one job have at most one MiB; a batch needs more."""
+DEEPEST_BODY = 64
+"""Levels of nested arrays and objects. Deeper ones can overflow the stack of a reader."""
+LONGEST_READ = 10.0
+
+_bearer = HTTPBearer(
+    auto_error=False,
+    scheme_name="token",
+    description="A token as `leasehold tokens create NAME --scope read` prints it.",
+)
+
+
+def needs(scope: TokenScope) -> list[DependsParameter]:
+    """`dependencies=` of a route that requires this scope."""
+    return [cast(DependsParameter, Security(_bearer, scopes=[scope]))]
+
+
+def _open_to_all() -> None:
+    """Marks a route that requires no token."""
+
+
+OPEN: list[DependsParameter] = [cast(DependsParameter, Depends(_open_to_all))]
+"""`dependencies=` of a route that reveals nothing about jobs and requires no token."""
+
+
+@frozen
+class Guard:
+    places: Places
+    callers: Callers
+    rates: RequestRates
+    longest_read: float | None = LONGEST_READ
+    """Seconds that each read of a request may take."""
+
+
+def caller_of(request: Request) -> Caller:
+    caller: Caller = request.state.leasehold_caller
+    return caller
+
+
+RequestCaller = Annotated[Caller, Depends(caller_of)]
+"""The parameter of an endpoint that gets the caller."""
+
+Admit = Callable[[], Caller]
+
+
+def _admit_of(request: Request) -> Admit:
+    admit: Admit = request.state.leasehold_admit
+    return admit
+
+
+AskAgain = Annotated[Admit, Depends(_admit_of)]
+"""The parameter of an endpoint with a long response: it checks the caller again. Raises like the first check."""
+
+Handler = Callable[[Request], Coroutine[Any, Any, Response]]
+
+
+def guarded_by(guard: Guard) -> type[APIRoute]:
+    class GuardedRoute(APIRoute):
+        def get_route_handler(self) -> Handler:
+            handle = super().get_route_handler()
+            scope = scope_of(self.path, self.dependencies)
+            single = _single(self)
+
+            async def guarded(request: Request) -> Response:
+                try:
+                    headers = request.headers
+                    guard.places.check(headers.getlist("host"), headers.getlist("origin"))
+                    with reads_within(guard.longest_read):
+                        await _admit(guard, request, scope)
+                        _check_once(request, single)
+                        body = _Body(request)
+                        if body.too_large:
+                            raise _too_large()
+                        read = _Request(request.scope, body.receive)
+                        try:
+                            return await handle(read)
+                        except HTTPException:
+                            # FastAPI replaces any error while it reads the body with "cannot be read".
+                            if body.too_large:
+                                raise _too_large() from None
+                            if read.too_deep:
+                                raise _too_deep() from None
+                            raise
+                except Exception as error:
+                    return answer_to(error)
+
+            return guarded
+
+    return GuardedRoute
+
+
+def _single(route: APIRoute) -> frozenset[str]:
+    """The query parameters that take one value."""
+    parameters = route.dependant.query_params
+    return frozenset(one.alias for one in parameters if get_origin(one.field_info.annotation) is not list)
+
+
+def _check_once(request: Request, single: frozenset[str]) -> None:
+    """Refuse repeated parameters: FastAPI would take the last value and ignore the others."""
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    repeated = [name for name, times in given.items() if times > 1 and name in single]
+    if repeated:
+        faults = [
+            {"loc": ("query", name), "msg": "is given more than once", "type": "repeated"}
+            for name in repeated
+        ]
+        raise RequestValidationError(faults)
+
+
+async def _admit(guard: Guard, request: Request, scope: TokenScope | None) -> None:
+    headers = request.headers
+    authorization = headers.get("authorization")
+    address = None if request.client is None else request.client.host
+    guard.rates.check(authorization, address, probe=scope is None)
+    if scope is not None:
+        admit = request.state.leasehold_admit = functools.partial(
+            guard.callers.admit,
+            authorization,
+            headers.get(TENANT_HEADER),
+            forwarded=any(name in headers for name in FORWARDED),
+            scope=scope,
+        )
+        caller = request.state.leasehold_caller = await run_in_threadpool(admit)
+        guard.rates.know(authorization, caller.access.name)
+
+
+def scope_of(path: str, dependencies: Sequence[DependsParameter]) -> TokenScope | None:
+    """The scope that a route requires; None: none. Raises RuntimeError for a route that declares neither."""
+    for one in dependencies:
+        if isinstance(one, SecurityParameter) and one.dependency is _bearer and one.scopes:
+            return cast(TokenScope, one.scopes[0])
+        if one.dependency is _open_to_all:
+            return None
+    raise RuntimeError(f"route {path} does not say who may call it: give it dependencies=needs(…)")
+
+
+class _Body:
+    """A body of limited size. It counts the bytes as they arrive, because Content-Length may be false."""
+
+    def __init__(self, request: Request) -> None:
+        self._receive = request.receive
+        self._received = 0
+        self._announced = int(_digits(request.headers.get("content-length")))
+
+    @property
+    def too_large(self) -> bool:
+        return max(self._announced, self._received) > LARGEST_BODY
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._received += len(message.get("body", b""))
+        if self.too_large:
+            raise _too_large()
+        return message
+
+
+class _Request(Request):
+    too_deep = False
+
+    async def json(self) -> Any:
+        try:
+            value = await super().json()
+            self.too_deep = is_deeper(value, DEEPEST_BODY)
+        except RecursionError:
+            value, self.too_deep = None, True
+        if self.too_deep:
+            raise _too_deep()
+        return value
+
+
+def is_deeper(value: object, depth: int) -> bool:
+    """Whether JSON is nested deeper than this. It goes level by level, because recursion could overflow the stack."""
+    level: list[Any] = [value] if isinstance(value, dict | list) else []
+    while level and depth:
+        depth -= 1
+        inner = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [item for items in inner for item in items if isinstance(item, dict | list)]
+    return bool(level)
+
+
+def _too_deep() -> Denied:
+    return Denied("too-deep", f"the body is nested more than {DEEPEST_BODY} levels deep")
+
+
+def _digits(text: str | None) -> str:
+    return text if text and text.isascii() and text.isdigit() and len(text) < 20 else "0"
+
+
+def _too_large() -> Denied:
+    return Denied("too-large", f"the body has more than {LARGEST_BODY:,} bytes; send less at a time")
+
+
+# -- routes from verbs -------------------------------------------------------------------------------------------------
 
 SHOWN: dict[Any, Any] = {
     NoneType: None,

@@ -1,18 +1,23 @@
-"""Response models of our tools. They are short, because a model reads every word."""
+"""What our tools answer: short, for every word of it is read by a model; and how they wait without a thread.
+
+They are short, because a model reads every word.
+"""
 
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from leasehold.domain.explanation import Cause
 from leasehold.domain.groups import GroupState
+from leasehold.domain.records import Cause
 from leasehold.domain.states import State
 from leasehold.operations.watch import AT_REST
-from leasehold.surfaces.guard.callers import Caller
+from leasehold.surfaces.guard import Caller
+from leasehold.threads import to_thread
 from leasehold.types import Job as Handle
 
 LONGEST_RESULT = 20_000
@@ -190,3 +195,21 @@ def _hint(job: Job) -> str | None:
             return "explain_job says what it waits for"
         case _:
             return None
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+SETTLED = AT_REST | {State.WAITING, State.PAUSED}
+"""States that a job does not leave by itself."""
+
+
+async def settled(caller: Caller, id: str, seconds: float) -> Handle[Any]:
+    """The job, as soon as it has ended, waits or is paused, or when the time is over."""
+    until = time.monotonic() + seconds
+    while True:
+        mark = await to_thread(caller.operations.job_mark, id) if seconds else None
+        job = await to_thread(caller.job, id)
+        left = until - time.monotonic()
+        if job.state in SETTLED or left <= 0 or mark is None:
+            return job
+        await caller.operations.await_job(job.id, mark, left)

@@ -1,24 +1,141 @@
-"""Our own tools: the table of their texts, scopes, models and functions."""
+"""Our own tools: the one table of what an agent may call, with which arguments, who may, and what it does."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any, Literal
 
 from mcp_types import Tool as Listed
 from mcp_types import ToolAnnotations
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field, StrictBool
 
+from leasehold.domain.checks.texts import LONGEST_NAME
+from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
+from leasehold.domain.job import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from leasehold.domain.records import Filter
-from leasehold.domain.stop import StopRequest
+from leasehold.domain.states import State
+from leasehold.domain.stop import StopMode, StopRequest
 from leasehold.domain.tokens import TokenScope
-from leasehold.surfaces.guard.callers import Caller
-from leasehold.surfaces.guard.calls import CallRequest, enqueue_for, enqueue_once_for, tasks_for
-from leasehold.surfaces.mcp import arguments, responses
-from leasehold.surfaces.mcp.waiting import settled
+from leasehold.operations.arguments import Args, Duration, Fresh, Reason
+from leasehold.surfaces.guard import Caller, CallRequest, enqueue_for, enqueue_once_for, tasks_for
+from leasehold.surfaces.mcp import responses
+from leasehold.surfaces.mcp.responses import settled
 from leasehold.threads import to_thread
 from leasehold.types import Job
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+# A model reads their descriptions.
+
+LONGEST_WAIT = 50.0
+"""Seconds. Many clients give up on a call after a minute."""
+USUAL_WAIT = 25.0
+
+Id = Annotated[str, Field(min_length=1, max_length=64, description="Id of a job.")]
+Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+Wait = Annotated[
+    float, Field(ge=0, le=LONGEST_WAIT, description="Seconds to wait for it; 0: respond at once.")
+]
+DryRun = Annotated[StrictBool, Field(description="Only report what would happen.")]
+
+
+class Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Nothing(Arguments):
+    pass
+
+
+class EnqueueJob(Arguments):
+    task: Annotated[Name, Field(description="Name of a task, as list_tasks shows it.")]
+    args: Annotated[dict[str, Any], Field(default_factory=dict, description="Its arguments, by name.")]
+    delay: Duration | None = None
+    priority: Annotated[int, Field(ge=LOWEST_PRIORITY, le=HIGHEST_PRIORITY)] | None = None
+    group: Annotated[Name | None, Field(description="To follow or stop many jobs together.")] = None
+    tags: Annotated[list[Name], Field(max_length=50)] | None = None
+    unique: Annotated[str, Field(min_length=1, max_length=16_384)] | None = Field(
+        default=None, description="While a job with this key is live, no second one is made."
+    )
+    idempotency_key: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="The same key with the same arguments within a day makes one job."
+    )
+    wait_s: Wait = 0
+
+
+class GetJob(Arguments):
+    id: Id
+    wait_s: Annotated[
+        Wait, Field(description="Seconds to wait until it has ended or waits for an answer.")
+    ] = 0
+
+
+class OneJob(Arguments):
+    id: Id
+
+
+class ListJobs(Arguments):
+    state: list[State] = Field(default_factory=list, description="Empty: any.")
+    task: Name | None = None
+    queue: Name | None = None
+    group: Name | None = None
+    tag: Name | None = None
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+    cursor: Annotated[str, Field(max_length=64, description="next of the previous page.")] | None = None
+
+
+class StopJob(Arguments):
+    id: Id
+    mode: Annotated[
+        Literal["cancel", "pause", "interrupt"],
+        Field(
+            description="cancel: for good. pause: it can be resumed. interrupt: pause it if it runs, else cancel."
+        ),
+    ] = "cancel"
+    reason: Reason = None
+    dry_run: DryRun = False
+
+
+class ResumeJob(Arguments):
+    id: Id
+    args: Args = None
+    fresh: Fresh = False
+
+
+class AnswerQuestion(Arguments):
+    id: Id
+    key: Annotated[Name, Field(description="Key of the question.")]
+    value: Any = Field(description="The answer; it must fit the question's schema.")
+
+
+class ListQuestions(Arguments):
+    group: Name | None = None
+    task: Name | None = None
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+
+
+class GroupStatus(Arguments):
+    group: Name
+    wait_s: Annotated[Wait, Field(description="Seconds to wait until the version is not `since`.")] = 0
+    since: Annotated[int, Field(ge=0, le=2**53)] | None = Field(
+        default=None, description="version of an earlier response."
+    )
+
+
+class StopGroup(Arguments):
+    group: Name
+    tasks: Annotated[list[Name], Field(min_length=1, max_length=100)] | None = Field(
+        default=None, description="Only jobs of these tasks."
+    )
+    mode: StopMode = "graceful"
+    reason: Reason = None
+    wait_s: Wait = 10.0
+    hold: StrictBool = Field(default=False, description="Refuse new jobs of the group afterwards.")
+    dry_run: DryRun = False
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 MAKES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
@@ -50,11 +167,11 @@ class Tool:
         )
 
 
-async def list_tasks(caller: Caller, _: arguments.Nothing) -> responses.Tasks:
+async def list_tasks(caller: Caller, _: Nothing) -> responses.Tasks:
     return responses.Tasks(tasks=[responses.Task.model_validate(card) for card in tasks_for(caller)])
 
 
-async def enqueue_job(caller: Caller, given: arguments.EnqueueJob) -> responses.Created:
+async def enqueue_job(caller: Caller, given: EnqueueJob) -> responses.Created:
     wanted = given.model_dump(exclude={"wait_s", "idempotency_key"})
     call = CallRequest(**wanted)
 
@@ -70,11 +187,11 @@ async def enqueue_job(caller: Caller, given: arguments.EnqueueJob) -> responses.
     return responses.Created(**dict(brief), created=created)
 
 
-async def get_job(caller: Caller, given: arguments.GetJob) -> responses.Job:
+async def get_job(caller: Caller, given: GetJob) -> responses.Job:
     return await _brief(caller, given.id, given.wait_s)
 
 
-async def list_jobs(caller: Caller, given: arguments.ListJobs) -> responses.Jobs:
+async def list_jobs(caller: Caller, given: ListJobs) -> responses.Jobs:
     filter = Filter(tuple(given.state), given.queue, given.task, None, given.group, given.tag)
     page = await to_thread(caller.operations.list_jobs, filter, given.limit, given.cursor)
     return responses.Jobs(
@@ -95,7 +212,7 @@ async def list_jobs(caller: Caller, given: arguments.ListJobs) -> responses.Jobs
     )
 
 
-async def explain_job(caller: Caller, given: arguments.OneJob) -> responses.Holds:
+async def explain_job(caller: Caller, given: OneJob) -> responses.Holds:
     def read() -> responses.Holds:
         job = caller.job(given.id)
         holds = [responses.Hold.model_validate(hold) for hold in caller.explain(job.id)]
@@ -104,7 +221,7 @@ async def explain_job(caller: Caller, given: arguments.OneJob) -> responses.Hold
     return await to_thread(read)
 
 
-async def stop_job(caller: Caller, given: arguments.StopJob) -> responses.Job:
+async def stop_job(caller: Caller, given: StopJob) -> responses.Job:
     def stop() -> responses.Job:
         job = caller.job(given.id)
         if given.dry_run:
@@ -118,7 +235,7 @@ async def stop_job(caller: Caller, given: arguments.StopJob) -> responses.Job:
     return await to_thread(stop)
 
 
-async def resume_job(caller: Caller, given: arguments.ResumeJob) -> responses.Job:
+async def resume_job(caller: Caller, given: ResumeJob) -> responses.Job:
     def resume() -> responses.Job:
         job = caller.job(given.id).resume(args=given.args, fresh=given.fresh, actor=caller.actor)
         return responses.job_of(caller, job)
@@ -126,7 +243,7 @@ async def resume_job(caller: Caller, given: arguments.ResumeJob) -> responses.Jo
     return await to_thread(resume)
 
 
-async def list_questions(caller: Caller, given: arguments.ListQuestions) -> responses.Questions:
+async def list_questions(caller: Caller, given: ListQuestions) -> responses.Questions:
     def read() -> responses.Questions:
         rows = caller.operations.open_questions(group=given.group, task=given.task, limit=given.limit)
         return responses.Questions(
@@ -140,7 +257,7 @@ async def list_questions(caller: Caller, given: arguments.ListQuestions) -> resp
     return await to_thread(read)
 
 
-async def answer_question(caller: Caller, given: arguments.AnswerQuestion) -> responses.Job:
+async def answer_question(caller: Caller, given: AnswerQuestion) -> responses.Job:
     def answer() -> responses.Job:
         return responses.job_of(
             caller, caller.job(given.id).answer(given.key, given.value, actor=caller.actor)
@@ -149,7 +266,7 @@ async def answer_question(caller: Caller, given: arguments.AnswerQuestion) -> re
     return await to_thread(answer)
 
 
-async def group_status(caller: Caller, given: arguments.GroupStatus) -> responses.Group:
+async def group_status(caller: Caller, given: GroupStatus) -> responses.Group:
     caller.check_all_queues()
     status = await caller.operations.agroup_status(given.group, wait=given.wait_s, since=given.since)
     return responses.Group(
@@ -167,7 +284,7 @@ async def group_status(caller: Caller, given: arguments.GroupStatus) -> response
     )
 
 
-async def stop_group(caller: Caller, given: arguments.StopGroup) -> responses.Stopped:
+async def stop_group(caller: Caller, given: StopGroup) -> responses.Stopped:
     caller.check_all_queues()
     request = StopRequest(
         group=given.group,
@@ -196,7 +313,7 @@ TOOLS: dict[str, Tool] = {
             description="The tasks that can be enqueued here, with the schemas of their arguments.",
             scope="read",
             annotations=READS,
-            arguments=arguments.Nothing,
+            arguments=Nothing,
             answer=responses.Tasks,
             call=list_tasks,
         ),
@@ -207,7 +324,7 @@ TOOLS: dict[str, Tool] = {
             "Follow it with get_job.",
             scope="enqueue",
             annotations=MAKES,
-            arguments=arguments.EnqueueJob,
+            arguments=EnqueueJob,
             answer=responses.Created,
             call=enqueue_job,
         ),
@@ -218,7 +335,7 @@ TOOLS: dict[str, Tool] = {
             "as the job has ended or waits for an answer. If next_poll_s is set, call it again after so many seconds.",
             scope="read",
             annotations=READS,
-            arguments=arguments.GetJob,
+            arguments=GetJob,
             answer=responses.Job,
             call=get_job,
         ),
@@ -228,7 +345,7 @@ TOOLS: dict[str, Tool] = {
             description="Jobs that match everything given, newest first.",
             scope="read",
             annotations=READS,
-            arguments=arguments.ListJobs,
+            arguments=ListJobs,
             answer=responses.Jobs,
             call=list_jobs,
         ),
@@ -238,7 +355,7 @@ TOOLS: dict[str, Tool] = {
             description="Every cause that keeps a job from running, in order, with what would change it.",
             scope="read",
             annotations=READS,
-            arguments=arguments.OneJob,
+            arguments=OneJob,
             answer=responses.Holds,
             call=explain_job,
         ),
@@ -248,7 +365,7 @@ TOOLS: dict[str, Tool] = {
             description="Cancel, pause or interrupt a job. A running job stops as soon as its worker sees the request.",
             scope="operate",
             annotations=STOPS,
-            arguments=arguments.StopJob,
+            arguments=StopJob,
             answer=responses.Job,
             call=stop_job,
         ),
@@ -258,7 +375,7 @@ TOOLS: dict[str, Tool] = {
             description="Resume a paused, failed or timed-out job.",
             scope="operate",
             annotations=STEERS,
-            arguments=arguments.ResumeJob,
+            arguments=ResumeJob,
             answer=responses.Job,
             call=resume_job,
         ),
@@ -268,7 +385,7 @@ TOOLS: dict[str, Tool] = {
             description="Open questions of jobs, oldest first.",
             scope="read",
             annotations=READS,
-            arguments=arguments.ListQuestions,
+            arguments=ListQuestions,
             answer=responses.Questions,
             call=list_questions,
         ),
@@ -278,7 +395,7 @@ TOOLS: dict[str, Tool] = {
             description="Answer a job's question, so that the job continues. Ask the user; do not make up an answer.",
             scope="operate",
             annotations=STEERS,
-            arguments=arguments.AnswerQuestion,
+            arguments=AnswerQuestion,
             answer=responses.Job,
             call=answer_question,
         ),
@@ -288,7 +405,7 @@ TOOLS: dict[str, Tool] = {
             description="The progress of a group of jobs. With wait_s and since it returns as soon as it changes.",
             scope="read",
             annotations=READS,
-            arguments=arguments.GroupStatus,
+            arguments=GroupStatus,
             answer=responses.Group,
             call=group_status,
         ),
@@ -298,10 +415,84 @@ TOOLS: dict[str, Tool] = {
             description="Stop all jobs of a group, or those of some tasks. Try it with dry_run first.",
             scope="operate",
             annotations=STOPS,
-            arguments=arguments.StopGroup,
+            arguments=StopGroup,
             answer=responses.Stopped,
             call=stop_group,
         ),
     )
 }
 """The tools by name, in the order of the list."""
+
+# -- a question as a form, and the filled form as its answer -----------------------------------------------------------
+# A form is a flat object of texts, numbers, choices and booleans. A question may require any JSON value: a schema that
+# is no such object becomes a form with the single field `value`, and a value that no field can show is typed as JSON
+# text.
+
+FORM_FIELD = "value"
+_PLAIN = frozenset({"string", "number", "integer", "boolean"})
+_KEPT = frozenset(
+    {
+        "type",
+        "title",
+        "description",
+        "default",
+        "enum",
+        "minLength",
+        "maxLength",
+        "minimum",
+        "maximum",
+        "format",
+        "pattern",
+    }
+)
+
+
+def form_of(schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The schema of a form whose content `answer_of` turns into an answer."""
+    if schema is not None and _is_flat(schema):
+        fields = {name: _field(one) for name, one in schema.get("properties", {}).items()}
+        return {"type": "object", "properties": fields, "required": list(schema.get("required", []))}
+    return {"type": "object", "properties": {FORM_FIELD: _value_field(schema)}, "required": [FORM_FIELD]}
+
+
+def answer_of(schema: Mapping[str, Any] | None, content: Mapping[str, Any]) -> Any:
+    """The answer from a filled form. Raises InvalidInput for a field that should be JSON and is not."""
+    if schema is not None and _is_flat(schema):
+        return dict(content)
+    if FORM_FIELD not in content:
+        raise InvalidInput(FORM_FIELD, "is missing", "fill in the form")
+    value = content[FORM_FIELD]
+    if schema is not None and is_plain(schema):
+        return value
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        raise InvalidInput(
+            FORM_FIELD, "is not JSON", "give a JSON value that fits the question's schema"
+        ) from None
+
+
+def is_plain(schema: Mapping[str, Any]) -> bool:
+    """Whether a single field of a form can show it."""
+    return schema.get("type") in _PLAIN
+
+
+def _is_flat(schema: Mapping[str, Any]) -> bool:
+    properties = schema.get("properties")
+    return (
+        schema.get("type") == "object"
+        and isinstance(properties, dict)
+        and bool(properties)
+        and all(isinstance(one, dict) and is_plain(one) for one in properties.values())
+    )
+
+
+def _field(schema: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if key in _KEPT}
+
+
+def _value_field(schema: Mapping[str, Any] | None) -> dict[str, Any]:
+    if schema is not None and is_plain(schema):
+        return _field(schema)
+    wanted = "" if not schema else f" that fits {json.dumps(schema)}"
+    return {"type": "string", "description": f"A JSON value{wanted}"}

@@ -1,20 +1,196 @@
-"""An attempt whose handler runs in a child process: a thread of the worker starts, serves and awaits the child."""
+"""An attempt in a process of its own, as the worker sees it: the child process, its calls and its end."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import os
+import selectors
 import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Iterable
 from typing import Any
 
 from leasehold.domain.outcome import AttemptTimedOut, Crashed, HandedBack, Outcome, Success
 from leasehold.domain.signals import StopRequested
 from leasehold.run.attempt import Attempt
-from leasehold.run.error_text import signal_name
+from leasehold.run.exceptions import OURS, signal_name
 from leasehold.tasks.definition import TaskDefinition, margin
-from leasehold.worker.process.child import Child
-from leasehold.worker.process.endings import STOPPED, outcome_from
-from leasehold.worker.process.job_message import JobSheet, TaskSheet, task_sheet
-from leasehold.worker.process.rpc_client import CUT_OFF
+from leasehold.worker.process.job_message import (
+    STOPPED,
+    JobSheet,
+    TaskSheet,
+    outcome_from,
+    task_sheet,
+    write_sheet,
+)
+from leasehold.worker.process.rpc import CUT_OFF, STOP_REQUEST, Channel, RpcServer, write_answer, write_error
+
+# -- the child ---------------------------------------------------------------------------------------------------------
+
+LAST_BREATH = 2.0
+"""Seconds from the end of the channel to the end of the child, before it is killed."""
+LINGER = 5.0
+"""Seconds that a child has to exit after it reported its ending: its libraries may need them."""
+LONGEST_STACK = 8 * 1024
+
+_BOOT = "import sys; sys.path[:] = {path!r}; from leasehold.worker.process.guard import main; main({ends})"
+
+
+class Child:
+    def __init__(self, run: Attempt, sheet: JobSheet) -> None:
+        """Raises OSError if the machine has no room for another process."""
+        self.message: dict[str, Any] | None = None
+        """The ending that the child reported."""
+        self.code: int | None = None
+        """Its exit code, negative for a signal; None: not seen."""
+        self.garbled = False
+        """The child closed its channel while it lived on, or sent an invalid frame."""
+        self.expired = False
+        """The child was killed because its lease ran out."""
+        self._run = run
+        self._sheet = sheet
+        self._server = RpcServer(run)
+        self._pid = 0
+        self._guard_lives = True
+        self._received = b""
+        self._end_by = float("inf")
+        self._stack = tempfile.TemporaryFile()  # noqa: SIM115 — closed with the child
+        self._control, guards = socket.socketpair()
+        ours, childs = socket.socketpair()
+        self._channel = Channel(ours)
+        ends = (guards.fileno(), childs.fileno(), self._stack.fileno())
+        boot = _BOOT.format(path=sys.path, ends=", ".join(map(str, (*ends, os.getpid()))))
+        try:
+            # Its own session: Ctrl-C in the worker's terminal is for the worker.
+            self._guard = subprocess.Popen(
+                [sys.executable, "-c", boot, run.grant.task, run.grant.id],
+                stdin=subprocess.DEVNULL,
+                pass_fds=ends,
+                start_new_session=True,
+            )
+        except BaseException:
+            self._let_go()
+            raise
+        finally:
+            guards.close()
+            childs.close()
+
+    def stop(self, grace: float) -> None:
+        """Callable from any thread, returns at once: SIGTERM for the child's whole group, SIGKILL after the grace."""
+        self._send_to_guard(f"stop {grace:.3f}")
+
+    def extend(self, until: float) -> None:
+        """Callable from any thread: the child may live until then, by the monotonic clock."""
+        self._send_to_guard(f"lease {until:.3f}")
+
+    def _send_to_guard(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # the guard has ended
+            self._control.send(line.encode() + b"\n", socket.MSG_DONTWAIT)
+
+    def serve(self) -> None:
+        """Serve until none of its processes is alive."""
+        with contextlib.suppress(OSError):  # the child died before it could begin
+            self._channel.send(write_sheet(self._sheet))
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._control, selectors.EVENT_READ, self._read_guard)
+            selector.register(self._channel, selectors.EVENT_READ, self._read_child)
+            while self._guard_lives:
+                left = None if self._end_by == float("inf") else max(0.0, self._end_by - time.monotonic())
+                for key, _ in selector.select(left):
+                    if not key.data():
+                        selector.unregister(key.fileobj)
+                if time.monotonic() >= self._end_by:
+                    self.garbled |= self.message is None
+                    self._end_by = float("inf")
+                    self.stop(0.0)
+            # The child may have ended right after its last message.
+            while self._channel in selector.get_map() and selector.select(0) and self._read_child():
+                pass
+        self._guard.wait()
+
+    def close(self) -> None:
+        """Close both sockets: if the child still lives, its guard sees that and kills it."""
+        self._let_go()
+        self._guard.wait()
+
+    def _let_go(self) -> None:
+        self._control.close()
+        self._channel.close()
+        self._stack.close()
+
+    @property
+    def stack(self) -> str:
+        """Python's traceback of the crash; "" if there is none."""
+        text = os.pread(self._stack.fileno(), LONGEST_STACK, 0).decode(errors="replace")
+        lines = [line for line in text.splitlines() if OURS not in line and '"<string>"' not in line]
+        return "\n".join(lines).strip()
+
+    # -- incoming messages -----------------------------------------------------------------------------------------
+    def _read_guard(self) -> bool:
+        try:
+            received = self._control.recv(4096)
+        except ConnectionResetError:
+            received = b""  # it ended without reading all our lines, as after the end of its lease
+        if not received:
+            self._guard_lives = False
+            if self.code is None and self._pid:
+                # The guard was killed, and the child with it; processes that the child started may live.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._pid, signal.SIGKILL)
+            return False
+        *lines, self._received = (self._received + received).split(b"\n")
+        for line in lines:
+            word, _, number = line.decode().partition(" ")
+            if word == "started":
+                self._pid = int(number)
+            elif word == "stopping":
+                self._answer(STOP_REQUEST)
+            elif word == "expired":
+                self.expired = True
+            elif word == "ended":
+                self.code = int(number)
+        return True
+
+    def _read_child(self) -> bool:
+        frame = self._channel.receive()
+        try:
+            if frame is not None:
+                self._act(json.loads(frame))
+                return True
+        except (ValueError, KeyError, TypeError):
+            self.garbled = True
+        self._end_by = min(self._end_by, time.monotonic() + (0.0 if self.garbled else LAST_BREATH))
+        return False
+
+    def _act(self, message: dict[str, Any]) -> None:
+        if "ask" in message:
+            self._serve(message["ask"], message["verb"], message["args"])
+        elif "emit" in message:
+            self._server.emit(*message["emit"])
+        elif "alive" in message:
+            self._run.show_life()
+        else:
+            self.message = {"end": message["end"], **message}
+            self._end_by = time.monotonic() + LINGER
+
+    def _serve(self, number: int, verb: str, args: list[Any]) -> None:
+        try:
+            frame = write_answer(number, verb, self._server.call(verb, args))
+        except (Exception, StopRequested) as error:
+            frame = write_error(number, error)
+        self._answer(frame)
+
+    def _answer(self, frame: bytes) -> None:
+        with contextlib.suppress(OSError):  # the child is gone
+            self._channel.send(frame)
+
+
+# -- attempt -----------------------------------------------------------------------------------------------------------
 
 KILL_TIME = 5.0
 """Seconds from the kill of a child to its end. After that it hangs in the kernel, and its thread with it."""

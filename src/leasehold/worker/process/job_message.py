@@ -1,8 +1,9 @@
-"""The first message to a child process: where its task's function is, and the lease it runs under."""
+"""The message that starts a job in its process, and how the process ended."""
 
 from __future__ import annotations
 
 import importlib
+import json
 import math
 import sys
 from collections.abc import Sequence
@@ -10,11 +11,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from leasehold.domain.checks.durations import seconds
-from leasehold.domain.checks.sizes import size
+from leasehold.domain.checks.numbers import size
+from leasehold.domain.checks.times import seconds
 from leasehold.domain.errors import InvalidTask
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Grant
+from leasehold.domain.outcome import Breached, Failure, Outcome, QuestionAsked, Snoozed, Stopped, Success
 from leasehold.run.middleware import Middlewares
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import Retry, TaskSettings
@@ -151,3 +153,32 @@ def open_sheet(sheet: TaskSheet) -> TaskDefinition:
 
 def _found(references: list[Reference] | None) -> tuple[Any, ...] | None:
     return None if references is None else tuple(one.find() for one in references)
+
+
+# -- endings -----------------------------------------------------------------------------------------------------------
+
+STOPPED = "stopped"
+"""The child ended because of a stop request. Its worker knows the reason."""
+
+_KINDS: dict[str, Any] = {
+    kind.__name__: kind for kind in (Success, Failure, Stopped, Snoozed, QuestionAsked, Breached)
+}
+
+
+def ending(outcome: Outcome) -> dict[str, Any]:
+    kind = type(outcome)
+    return {"end": kind.__name__, "outcome": TypeAdapter(kind).dump_python(outcome, mode="json")}
+
+
+def stopped(over: str | None) -> dict[str, Any]:
+    """`over`: the budget limit that was passed."""
+    return {"end": STOPPED, "over": over}
+
+
+def outcome_from(message: dict[str, Any]) -> Outcome:
+    """Raises ValueError for an unknown ending."""
+    kind = _KINDS.get(message["end"])
+    if kind is None:
+        raise ValueError(f"no run ends as {message['end']!r}")
+    found: Outcome = TypeAdapter(kind).validate_json(json.dumps(message["outcome"]))
+    return found

@@ -18,17 +18,13 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.outcome import Failure, Outcome, Stopped
 from leasehold.domain.signals import StopRequested
 from leasehold.run.attempt import Attempt, run_here
-from leasehold.run.error_text import describe
+from leasehold.run.exceptions import ExitGuard, describe
 from leasehold.run.journal import Journal
-from leasehold.run.system_exit import ExitGuard
-from leasehold.worker.batch_writer import BatchWriter
-from leasehold.worker.log_capture import LogCapture
-from leasehold.worker.log_fields import LogFields
-from leasehold.worker.pools import HandlerThreads
-from leasehold.worker.process.channel import Channel
-from leasehold.worker.process.endings import ending, stopped
-from leasehold.worker.process.job_message import JobSheet, TaskSheet, open_sheet, read_sheet
-from leasehold.worker.process.rpc_client import CUT_OFF, Link, RemoteStore, RemoteWriter
+from leasehold.worker.logs import LogCapture, LogFields
+from leasehold.worker.process.job_message import JobSheet, TaskSheet, ending, open_sheet, read_sheet, stopped
+from leasehold.worker.process.rpc import CUT_OFF, Channel, Link, RemoteStore, RemoteWriter
+from leasehold.worker.service import HandlerThreads
+from leasehold.worker.writers import BatchWriter
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore

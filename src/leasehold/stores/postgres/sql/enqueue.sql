@@ -94,3 +94,29 @@ SELECT statement_timestamp()::text AS now, string_agg(seq::text, ',') AS seqs FR
 
 -- name: copy_plain
 COPY leasehold.job (seq, id, gate, created_at, lease_seconds, priority, task, queue, policy, args) FROM STDIN;
+
+-- name: take_request
+-- No row: the same key was used within that time. Whoever asks at the same moment waits here until the first is done.
+INSERT INTO leasehold.idempotency_key AS a (key, fingerprint, answer, at) VALUES (:key, :fingerprint, '[]', :now)
+ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, at = excluded.at
+WHERE a.at < :now - :seconds::double precision * interval '1 second' RETURNING key;
+
+-- name: find_request
+SELECT fingerprint, answer FROM leasehold.idempotency_key WHERE key = :key;
+
+-- name: answer_request
+UPDATE leasehold.idempotency_key SET answer = :answer WHERE key = :key;
+
+-- name: forget_requests
+-- A few of the oldest, so that each new one makes room for itself. What somebody has locked is left to the next.
+DELETE FROM leasehold.idempotency_key WHERE key IN (
+    SELECT key FROM leasehold.idempotency_key WHERE at < :now - :seconds::double precision * interval '1 second' AND key <> :key
+    ORDER BY at LIMIT :limit FOR UPDATE SKIP LOCKED);
+
+-- name: insert_long_names
+-- What was too long to be kept as it is. In the order of names: others may insert the same.
+INSERT INTO leasehold.long_name (name, whole) SELECT r.name, r.whole
+FROM json_to_recordset(:names::json) AS r(name text, whole text) ORDER BY r.name ON CONFLICT (name) DO NOTHING;
+
+-- name: find_long_names
+SELECT name, whole FROM leasehold.long_name WHERE name = ANY(:names::text[]);

@@ -120,3 +120,8 @@ SELECT j.id, EXISTS (SELECT FROM leasehold.lease AS l WHERE l.job = j.seq AND l.
      WHERE a.job = j.seq AND a.token = r.token AND a.settled)) AS settled_by
 FROM unnest(:leases.ids::uuid[], :leases.tokens::bigint[]) AS r(id, token), LATERAL (
     SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j;
+
+-- name: insert_follow_ups
+INSERT INTO leasehold.follow_up (parent_id, child_id)
+SELECT r.parent_id, r.child_id FROM json_to_recordset(:follow_ups::json) AS r(parent_id uuid, child_id uuid)
+ON CONFLICT DO NOTHING;

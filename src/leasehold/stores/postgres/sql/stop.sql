@@ -13,3 +13,26 @@ SELECT j.id FROM leasehold.job AS j WHERE j.id = ANY(:ids::uuid[]) AND coalesce(
     (SELECT 1 FROM leasehold.lease AS p WHERE p.job = j.seq),
     (SELECT 1 FROM leasehold.parked AS p WHERE p.job = j.seq AND p.state = 4)) IS NOT NULL
 ORDER BY j.seq;
+
+-- name: mark_stopped
+INSERT INTO leasehold.stop_mark (job_id, scope, reason, actor, at)
+SELECT n.id, :scope, :reason, :actor, :now FROM unnest(:ids::uuid[]) AS n(id)
+ON CONFLICT (job_id, scope) DO UPDATE SET reason = excluded.reason, actor = excluded.actor, at = excluded.at;
+
+-- name: lock_runs
+-- Whoever tells these runs to stop from now on, under their anchors, finds what is stored in this transaction. Shared:
+-- several may store follow-ups of one run at a time.
+SELECT j.seq FROM leasehold.job AS j WHERE j.id = ANY(:ids::uuid[]) ORDER BY j.seq FOR SHARE;
+
+-- name: find_flagged
+-- Those of them that were told to stop. After the lock, in a statement of its own: one that had to wait for the lock
+-- would still see the flags from before.
+SELECT j.id FROM leasehold.job AS j WHERE j.seq = ANY(:seqs::bigint[]) AND coalesce(
+    (SELECT p.stop FROM leasehold.lease AS p WHERE p.job = j.seq),
+    (SELECT p.stop FROM leasehold.parked AS p WHERE p.job = j.seq), 0) <> 0;
+
+-- name: find_stop_marks
+SELECT job_id, scope, reason, actor FROM leasehold.stop_mark WHERE job_id = ANY(:ids::uuid[]) ORDER BY job_id, at DESC;
+
+-- name: clear_stop_marks
+DELETE FROM leasehold.stop_mark WHERE job_id = ANY(:ids::uuid[]);

@@ -64,3 +64,30 @@ SELECT id, seq FROM leasehold_job WHERE id IN (SELECT value FROM json_each(:ids)
 INSERT INTO leasehold_tag (name, job_id)
 SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.job_id') FROM json_each(:tags) AS r WHERE true
 ON CONFLICT DO NOTHING;
+
+-- name: take_request
+-- No row: the same key was used within that time.
+INSERT INTO leasehold_idempotency_key (key, fingerprint, answer, at) VALUES (:key, :fingerprint, '[]', :now)
+ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, at = excluded.at
+WHERE leasehold_idempotency_key.at < :now - CAST(round(:seconds * 1e6) AS INTEGER) RETURNING key;
+
+-- name: find_request
+SELECT fingerprint, answer FROM leasehold_idempotency_key WHERE key = :key;
+
+-- name: answer_request
+UPDATE leasehold_idempotency_key SET answer = :answer WHERE key = :key;
+
+-- name: forget_requests
+-- A few of the oldest, so that each new one makes room for itself.
+DELETE FROM leasehold_idempotency_key WHERE key IN (
+    SELECT key FROM leasehold_idempotency_key WHERE at < :now - CAST(round(:seconds * 1e6) AS INTEGER) AND key <> :key
+    ORDER BY at LIMIT :limit);
+
+-- name: insert_long_names
+-- What was too long to be kept as it is. In the order of names: others may insert the same.
+INSERT INTO leasehold_long_name (name, whole)
+SELECT json_extract(value, '$.name'), json_extract(value, '$.whole') FROM json_each(:names) WHERE true
+ORDER BY json_extract(value, '$.name') ON CONFLICT (name) DO NOTHING;
+
+-- name: find_long_names
+SELECT name, whole FROM leasehold_long_name WHERE name IN (SELECT value FROM json_each(:names));

@@ -105,3 +105,259 @@ SELECT count(*) FROM (
     SELECT 1 FROM leasehold_lane_place AS p
     WHERE p.lane = :lane AND (p.lane_at, p.seq) < (:lane_at, :seq)
     ORDER BY p.lane_at, p.seq LIMIT :cap) AS b;
+
+-- part: state_of_number
+-- The state of the job with this number, in one snapshot. Where it is, but for lanes, is asked by key; whoever is
+-- nowhere else is queued in a lane.
+coalesce(
+    (SELECT CASE p.state WHEN 1 THEN 'succeeded' WHEN 2 THEN 'cancelled' WHEN 3 THEN 'failed' ELSE 'timed_out' END
+     FROM leasehold_outcome AS p WHERE p.job = number),
+    (SELECT 'queued' FROM leasehold_ready AS p WHERE p.seq = number),
+    (SELECT 'running' FROM leasehold_lease AS p WHERE p.job = number),
+    (SELECT CASE p.state WHEN 1 THEN 'pending' WHEN 2 THEN 'waiting' WHEN 3 THEN 'paused' ELSE 'running' END
+     FROM leasehold_parked AS p WHERE p.job = number),
+    'queued')
+
+-- part: attempt_in_lane
+-- Of a job j that is queued in its lane. Its place there is known if it has started, or if it is where it came in; only
+-- one that was moved is looked for along the lane.
+(SELECT p.attempt FROM leasehold_lane_place AS p
+ WHERE p.lane = j.lane AND p.lane_at = 0 AND p.seq = j.seq),
+(SELECT p.attempt FROM leasehold_lane_place AS p
+ WHERE p.lane = j.lane AND p.lane_at = max(coalesce(j.available_at, j.created_at), j.created_at) AND p.seq = j.seq),
+(SELECT p.attempt FROM leasehold_lane_place AS p WHERE p.lane = j.lane AND p.seq = j.seq LIMIT 1)
+
+-- name: find_cursor
+-- Where a page begins that follows this job. If it was pruned meanwhile, behind the next older one by id.
+SELECT coalesce((SELECT seq FROM leasehold_job WHERE id = :before),
+    (SELECT seq + 1 FROM leasehold_job WHERE id < :before ORDER BY id DESC LIMIT 1), 0) AS below;
+
+-- name: walk.jobs
+-- A walk goes through the numbers (seq) of jobs, downwards from :below to :since. Each of these fragments begins one
+-- way to find them; conditions named walk.where_… follow as asked, then walk.cut. `j` is the job, where the way brings
+-- it or walk.with_job does.
+SELECT number FROM (SELECT j.number FROM (
+    SELECT a.seq AS number, a.id, a.queue, a.task, a.lane, a.group_name, a.created_at FROM leasehold_job AS a
+    WHERE a.seq < :below AND a.seq >= :since) AS j
+
+-- name: walk.queued
+SELECT number FROM (SELECT s.number FROM (
+    SELECT p.seq AS number FROM leasehold_ready AS p WHERE p.seq < :below AND p.seq >= :since) AS s
+
+-- name: walk.gated
+-- Queued jobs of some queues and tasks: by their gates, not in the order of seq.
+SELECT number FROM (SELECT j.number FROM (
+    SELECT p.seq AS number, g.queue, g.task FROM leasehold_gate AS g CROSS JOIN leasehold_ready AS p ON p.gate = g.id
+    WHERE p.seq < :below AND p.seq >= :since) AS j
+
+-- name: walk.lanes
+-- All that is queued in lanes: it has no index by seq.
+SELECT number FROM (SELECT s.number FROM (
+    SELECT p.seq AS number FROM leasehold_lane_place AS p WHERE p.seq < :below AND p.seq >= :since) AS s
+
+-- name: walk.gated_lanes
+SELECT number FROM (SELECT j.number FROM (
+    SELECT p.seq AS number, g.queue, g.task
+    FROM leasehold_lane_place AS p CROSS JOIN leasehold_gate AS g ON g.id = p.gate
+    WHERE p.seq < :below AND p.seq >= :since) AS j
+
+-- name: walk.in_lane
+SELECT number FROM (SELECT s.number FROM (
+    SELECT p.seq AS number FROM leasehold_lane_place AS p
+    WHERE p.lane = :lane AND p.seq < :below AND p.seq >= :since) AS s
+
+-- name: walk.lane_holders
+-- Who has started in a lane or blocks it, and has not ended. Whoever is back in the queue is met there.
+SELECT number FROM (SELECT s.number FROM (
+    SELECT h.job AS number FROM (
+        SELECT x.job FROM leasehold_lane_hold AS x WHERE x.lane = :lane
+        UNION ALL SELECT x.job FROM leasehold_lane_stop AS x WHERE x.lane = :lane) AS h
+    WHERE h.job < :below AND h.job >= :since AND coalesce(
+        (SELECT 1 FROM leasehold_lease AS p WHERE p.job = h.job),
+        (SELECT 1 FROM leasehold_parked AS p WHERE p.job = h.job)) IS NOT NULL) AS s
+
+-- name: walk.running
+SELECT number FROM (SELECT s.number FROM (
+    SELECT p.job AS number FROM leasehold_lease AS p WHERE p.job < :below AND p.job >= :since) AS s
+
+-- name: walk.pending
+SELECT number FROM (SELECT s.number FROM (
+    SELECT p.job AS number FROM leasehold_parked AS p INDEXED BY leasehold_parked_state
+    WHERE p.state = 1 AND p.job < :below AND p.job >= :since) AS s
+
+-- name: walk.waiting
+SELECT number FROM (SELECT s.number FROM (
+    SELECT p.job AS number FROM leasehold_parked AS p INDEXED BY leasehold_parked_state
+    WHERE p.state = 2 AND p.job < :below AND p.job >= :since) AS s
+
+-- name: walk.paused
+SELECT number FROM (SELECT s.number FROM (
+    SELECT p.job AS number FROM leasehold_parked AS p INDEXED BY leasehold_parked_state
+    WHERE p.state = 3 AND p.job < :below AND p.job >= :since) AS s
+
+-- name: walk.orphans
+SELECT number FROM (SELECT s.number FROM (
+    SELECT p.job AS number FROM leasehold_parked AS p INDEXED BY leasehold_parked_state
+    WHERE p.state = 4 AND p.job < :below AND p.job >= :since) AS s
+
+-- name: walk.ended
+SELECT number FROM (SELECT s.number FROM (
+    SELECT p.job AS number, p.state FROM leasehold_outcome AS p WHERE p.job < :below AND p.job >= :since) AS s
+
+-- name: walk.cancelled
+-- The condition of the index stands here too: SQLite does not conclude it.
+SELECT number FROM (SELECT s.number FROM (
+    SELECT p.job AS number FROM leasehold_outcome AS p INDEXED BY leasehold_outcome_notable
+    WHERE p.state <> 1 AND p.state = 2 AND p.job < :below AND p.job >= :since) AS s
+
+-- name: walk.failed
+SELECT number FROM (SELECT s.number FROM (
+    SELECT p.job AS number FROM leasehold_outcome AS p INDEXED BY leasehold_outcome_notable
+    WHERE p.state <> 1 AND p.state = 3 AND p.job < :below AND p.job >= :since) AS s
+
+-- name: walk.timed_out
+SELECT number FROM (SELECT s.number FROM (
+    SELECT p.job AS number FROM leasehold_outcome AS p INDEXED BY leasehold_outcome_notable
+    WHERE p.state <> 1 AND p.state = 4 AND p.job < :below AND p.job >= :since) AS s
+
+-- name: walk.members
+SELECT number FROM (SELECT s.number FROM (
+    SELECT m.job AS number FROM leasehold_member AS m
+    WHERE m.group_name = :group AND m.job < :below AND m.job >= :since) AS s
+
+-- name: walk.tagged
+-- All that has the tag: in the order of ids, not of seq.
+SELECT number FROM (SELECT j.number FROM (
+    SELECT a.seq AS number, a.id, a.queue, a.task, a.lane, a.group_name, a.created_at
+    FROM leasehold_tag AS t CROSS JOIN leasehold_job AS a ON a.id = t.job_id
+    WHERE t.name = :tag AND a.seq < :below AND a.seq >= :since) AS j
+
+-- name: walk.tag
+-- For its size only.
+SELECT number FROM (SELECT 1 AS number FROM leasehold_tag AS t WHERE t.name = :tag
+
+-- name: walk.ids
+-- All whose ids are in the range: in the order of ids, not of seq, which the signs keep SQLite from using.
+SELECT number FROM (SELECT j.number FROM (
+    SELECT +a.seq AS number, a.id, a.queue, a.task, a.lane, a.group_name, a.created_at FROM leasehold_job AS a
+    WHERE a.id BETWEEN :low AND :high AND +a.seq < :below AND +a.seq >= :since) AS j
+
+-- name: walk.id_range
+-- For its size only.
+SELECT number FROM (SELECT 1 AS number FROM leasehold_job AS a WHERE a.id BETWEEN :low AND :high
+
+-- name: walk.with_job
+ CROSS JOIN leasehold_job AS j ON j.seq = s.number
+
+-- name: walk.where
+ WHERE true
+
+-- name: walk.where_succeeded
+ AND s.state = 1
+
+-- name: walk.where_queue
+ AND j.queue = :queue
+
+-- name: walk.where_tasks
+ AND j.task IN (SELECT value FROM json_each(:tasks))
+
+-- name: walk.where_lane
+ AND j.lane = :lane
+
+-- name: walk.where_group
+ AND j.group_name = :group
+
+-- name: walk.where_tags
+ AND (SELECT count(*) FROM leasehold_tag AS w INDEXED BY leasehold_tag_job
+      WHERE w.job_id = j.id AND w.name IN (SELECT value FROM json_each(:tags))) = :tag_count
+
+-- name: walk.where_ids
+ AND j.id BETWEEN :low AND :high
+
+-- name: walk.where_created_since
+ AND j.created_at >= :created_since
+
+-- name: walk.where_created_until
+ AND j.created_at < :created_until
+
+-- name: walk.where_live
+ AND (SELECT 1 FROM leasehold_outcome AS p WHERE p.job = number) IS NULL
+
+-- name: walk.where_states
+ AND
+-- include: state_of_number
+ IN (SELECT value FROM json_each(:states))
+
+-- name: walk.cut
+ ORDER BY number DESC LIMIT :limit) AS b
+
+-- name: walk.or
+ UNION ALL
+
+-- name: walk.window
+-- How far a walk may go whose conditions no index serves: each way reads so many rows and no more. And the id of the
+-- job there, as a cursor to go on from.
+SELECT w.number, (SELECT j.id FROM leasehold_job AS j WHERE j.seq = w.number) AS id
+FROM (SELECT max(number) AS number FROM (
+
+-- name: walk.past
+ ORDER BY number DESC LIMIT 1 OFFSET :size) AS b
+
+-- name: walk.window_end
+) AS e) AS w
+
+-- name: walk.size
+-- How many there are on a way that has no order, up to :size.
+SELECT count(*) AS jobs FROM (
+
+-- name: walk.size_end
+ LIMIT :size) AS b) AS e
+
+-- part: error_of_j
+CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error) END
+
+-- name: find_number_at
+-- The highest number of a job that was created by then; above the highest, if all were. Jobs are created in the order
+-- of their numbers, or nearly so, and no index serves their times: each step looks at one job and halves the rest.
+WITH RECURSIVE halves(low, width) AS (
+    SELECT 0, 4611686018427387904
+    UNION ALL
+    SELECT low + CASE WHEN (
+            SELECT j.created_at FROM leasehold_job AS j WHERE j.seq > low AND j.seq <= low + width
+            ORDER BY j.seq DESC LIMIT 1) > :at THEN 0 ELSE width END, width / 2
+    FROM halves WHERE width > 0)
+SELECT max(low) AS number FROM halves;
+
+-- name: search_text
+-- The jobs of a walk, newest first, and whether each has one of the texts, which are lower case, in its arguments or
+-- in its error. What was found in a job with sensitive arguments is in doubt: it may be what nobody may see.
+SELECT d.number, j.id,
+    (EXISTS (SELECT 1 FROM json_each(:in_args) AS n WHERE instr(lower(j.args), n.value) > 0)
+     OR EXISTS (SELECT 1 FROM json_each(:in_error) AS n WHERE instr(lower(
+-- include: error_of_j
+     ), n.value) > 0)) AS found, instr(j.policy, 'sensitive') > 0 AS doubtful
+FROM (
+
+-- name: search_text.page
+) AS d CROSS JOIN leasehold_job AS j ON j.seq = d.number
+LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_failure_state AS t ON t.job = j.seq
+ORDER BY d.number DESC LIMIT :limit
+
+-- name: read_texts
+-- What is searched of these jobs, and which of their arguments are sensitive.
+SELECT j.seq AS number, j.args, j.policy,
+-- include: error_of_j
+AS error FROM json_each(:numbers) AS n CROSS JOIN leasehold_job AS j ON j.seq = n.value
+LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_failure_state AS t ON t.job = j.seq;
+
+-- name: search.numbers
+-- Jobs that were found before, in the place of a walk.
+SELECT n.value AS number FROM json_each(:numbers) AS n
+
+-- name: list_failures
+-- Those of a walk that have failed or timed out, newest first; of their errors the beginning.
+SELECT j.id, j.task, o.finished_at, substr(o.error, 1, 2000) AS error FROM (
+
+-- name: list_failures.page
+) AS d CROSS JOIN leasehold_job AS j ON j.seq = d.number
+CROSS JOIN leasehold_outcome AS o ON o.job = j.seq AND o.state IN (3, 4) ORDER BY d.number DESC LIMIT :limit

@@ -40,3 +40,9 @@ SELECT j.id, EXISTS (SELECT 1 FROM leasehold_lease AS l WHERE l.job = j.seq AND 
         (SELECT o.name FROM leasehold_attempt AS a JOIN leasehold_worker_name AS o ON o.number = a.worker
          WHERE a.job = j.seq AND a.token = json_extract(r.value, '$[1]') AND a.settled)) AS settled_by
 FROM json_each(:leases) AS r CROSS JOIN leasehold_job AS j ON j.id = json_extract(r.value, '$[0]');
+
+-- name: insert_follow_ups
+INSERT INTO leasehold_follow_up (parent_id, child_id)
+SELECT json_extract(r.value, '$.parent_id'), json_extract(r.value, '$.child_id') FROM json_each(:follow_ups) AS r
+WHERE true
+ON CONFLICT DO NOTHING;

@@ -13,3 +13,25 @@ SELECT j.id FROM leasehold_job AS j WHERE j.id IN (SELECT value FROM json_each(:
     (SELECT 1 FROM leasehold_lease AS p WHERE p.job = j.seq),
     (SELECT 1 FROM leasehold_parked AS p WHERE p.job = j.seq AND p.state = 4)) IS NOT NULL
 ORDER BY j.seq;
+
+-- name: mark_stopped
+INSERT INTO leasehold_stop_mark (job_id, scope, reason, actor, at)
+SELECT value, :scope, :reason, :actor, :now FROM json_each(:ids) WHERE true
+ON CONFLICT (job_id, scope) DO UPDATE SET reason = excluded.reason, actor = excluded.actor, at = excluded.at;
+
+-- name: lock_runs
+-- This connection is the writer: whoever tells these runs to stop from now on finds what is stored in this transaction.
+SELECT j.seq FROM leasehold_job AS j WHERE j.id IN (SELECT value FROM json_each(:ids));
+
+-- name: find_flagged
+-- Those of them that were told to stop.
+SELECT j.id FROM leasehold_job AS j WHERE j.seq IN (SELECT value FROM json_each(:seqs)) AND coalesce(
+    (SELECT p.stop FROM leasehold_lease AS p WHERE p.job = j.seq),
+    (SELECT p.stop FROM leasehold_parked AS p WHERE p.job = j.seq), 0) <> 0;
+
+-- name: find_stop_marks
+SELECT job_id, scope, reason, actor FROM leasehold_stop_mark
+WHERE job_id IN (SELECT value FROM json_each(:ids)) ORDER BY job_id, at DESC;
+
+-- name: clear_stop_marks
+DELETE FROM leasehold_stop_mark WHERE job_id IN (SELECT value FROM json_each(:ids));

@@ -55,3 +55,91 @@ WHERE coalesce(l.token, p.token, o.token) IS NOT NULL ORDER BY h.lane, h.job LIM
 
 -- name: list_gates
 SELECT DISTINCT queue, task FROM leasehold_gate ORDER BY queue, task;
+
+-- name: store_now
+SELECT :now AS now;
+
+-- name: count_by_queue
+-- What is not over yet, or wants somebody's attention. Of each place so many rows are read; the gate tells queue and
+-- task.
+SELECT g.queue, g.task, c.state, sum(c.jobs) AS jobs FROM (
+    SELECT p.gate, 'queued' AS state, count(*) AS jobs FROM (
+        SELECT gate FROM leasehold_ready LIMIT :cap) AS p GROUP BY p.gate
+    UNION ALL
+    SELECT p.gate, 'queued', count(*) FROM (SELECT gate FROM leasehold_lane_place LIMIT :cap) AS p GROUP BY p.gate
+    UNION ALL
+    SELECT j.gate, p.state, count(*) FROM (
+        SELECT * FROM (SELECT job, 'running' AS state FROM leasehold_lease LIMIT :cap)
+        UNION ALL SELECT * FROM (SELECT job, 'running' FROM leasehold_parked WHERE state = 4 LIMIT :cap)
+        UNION ALL SELECT * FROM (SELECT job, 'pending' FROM leasehold_parked WHERE state = 1 LIMIT :cap)
+        UNION ALL SELECT * FROM (SELECT job, 'waiting' FROM leasehold_parked WHERE state = 2 LIMIT :cap)
+        UNION ALL SELECT * FROM (SELECT job, 'paused' FROM leasehold_parked WHERE state = 3 LIMIT :cap)
+        UNION ALL SELECT * FROM (SELECT job, 'failed' FROM leasehold_outcome WHERE state <> 1 AND state = 3 LIMIT :cap)
+        UNION ALL SELECT * FROM (
+            SELECT job, 'timed_out' FROM leasehold_outcome WHERE state <> 1 AND state = 4 LIMIT :cap)) AS p
+    CROSS JOIN leasehold_job AS j ON j.seq = p.job
+    GROUP BY j.gate, p.state) AS c
+JOIN leasehold_gate AS g ON g.id = c.gate
+GROUP BY g.queue, g.task, c.state ORDER BY g.queue, g.task, c.state;
+
+-- name: list_stuck_lanes
+-- A lane that nothing blocks, whose head is due, and that no ticket speaks for. There must never be one.
+SELECT h.lane FROM (
+    SELECT p.lane, p.seq, p.available_at, row_number() OVER (PARTITION BY p.lane ORDER BY p.lane_at, p.seq) AS place
+    FROM leasehold_lane_place AS p WHERE p.lane_at <= :now) AS h
+WHERE h.place = 1 AND h.available_at <= :now
+  AND NOT EXISTS (SELECT 1 FROM leasehold_lane_hold AS b WHERE b.lane = h.lane AND b.job <> h.seq)
+  AND NOT EXISTS (SELECT 1 FROM leasehold_lane_stop AS b WHERE b.lane = h.lane)
+  AND h.lane NOT IN (SELECT t.lane FROM leasehold_ticket AS t WHERE t.available_at <= :now)
+ORDER BY h.lane LIMIT :limit;
+
+-- name: list_stuck_children
+-- Pending without a hold, and nobody whom it waits for can still end. There must never be one.
+SELECT j.id FROM leasehold_parked AS p JOIN leasehold_job AS j ON j.seq = p.job
+WHERE p.state = 1 AND NOT p.held AND NOT EXISTS (
+    SELECT 1 FROM leasehold_dependency AS d JOIN leasehold_job AS a ON a.id = d.parent_id
+    WHERE d.child_id = j.id AND NOT d.met AND (SELECT 1 FROM leasehold_outcome AS o WHERE o.job = a.seq) IS NULL)
+ORDER BY j.seq LIMIT :limit;
+
+-- name: list_long_expired
+-- Leases that ran out so long ago that somebody should have taken the job over.
+SELECT (SELECT j.id FROM leasehold_job AS j WHERE j.seq = l.job) AS id FROM leasehold_lease AS l
+WHERE l.expires_at < :now - CAST(round(:age * 1e6) AS INTEGER) LIMIT :limit;
+
+-- name: list_misplaced
+-- Whatever breaks "a job is in exactly one place", and groups that miscount their jobs. There must never be any. Of
+-- jobs and their outcomes the newest :rows are looked at: a store may hold tens of millions. A number without a job is
+-- told as it is. A job of a group is special: plain ones need not be asked.
+WITH recent AS (SELECT coalesce((SELECT seq FROM leasehold_job ORDER BY seq DESC LIMIT 1 OFFSET :rows), 0) AS seq),
+placed AS MATERIALIZED (
+    SELECT p.seq, count(*) AS places FROM (
+        SELECT seq FROM leasehold_ready
+        UNION ALL SELECT seq FROM leasehold_lane_place
+        UNION ALL SELECT job FROM leasehold_lease
+        UNION ALL SELECT job FROM leasehold_parked
+        UNION ALL SELECT job FROM leasehold_outcome WHERE job > (SELECT seq FROM recent)) AS p
+    GROUP BY p.seq),
+living AS MATERIALIZED (
+    SELECT j.group_name, count(*) AS live FROM (
+        SELECT seq FROM leasehold_ready WHERE special > 0
+        UNION ALL SELECT seq FROM leasehold_lane_place
+        UNION ALL SELECT job FROM leasehold_lease WHERE special > 0
+        UNION ALL SELECT job FROM leasehold_parked) AS p JOIN leasehold_job AS j ON j.seq = p.seq
+    WHERE j.group_name IS NOT NULL GROUP BY j.group_name)
+SELECT m.what, m.id FROM (
+    SELECT 'nowhere' AS what, j.id FROM leasehold_job AS j
+    WHERE j.seq > (SELECT seq FROM recent) AND NOT EXISTS (SELECT 1 FROM placed AS p WHERE p.seq = j.seq)
+    UNION ALL
+    SELECT 'twice', coalesce((SELECT j.id FROM leasehold_job AS j WHERE j.seq = p.seq), CAST(p.seq AS TEXT))
+    FROM placed AS p WHERE p.places > 1
+    UNION ALL
+    SELECT 'no_job', CAST(p.seq AS TEXT) FROM placed AS p
+    WHERE NOT EXISTS (SELECT 1 FROM leasehold_job AS j WHERE j.seq = p.seq)
+    UNION ALL
+    SELECT 'group', g.name FROM leasehold_job_group AS g LEFT JOIN living AS l ON l.group_name = g.name
+    WHERE g.live <> coalesce(l.live, 0)) AS m
+LIMIT :limit;
+
+-- name: list_definitions
+-- Every table, view, index and constraint that is there, as text that names them.
+SELECT sql AS definition FROM sqlite_master WHERE sql IS NOT NULL;

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from leasehold.surfaces.dashboard.action import Action
-from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.page import Action, Page
 from leasehold.surfaces.dashboard.pages import (
     bulk,
     flow,

@@ -12,11 +12,9 @@ from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupResult, GroupState, Gr
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopReport, StopRequest, checked_mode
 from leasehold.operations import budgets, groups
-from leasehold.surfaces.dashboard.action import Action, Done, of
-from leasehold.surfaces.dashboard.formatting import Badge, clip, plural
-from leasehold.surfaces.dashboard.forms import Form
-from leasehold.surfaces.dashboard.page import Page
-from leasehold.surfaces.dashboard.page_request import LIVE, PageRequest
+from leasehold.surfaces.dashboard.page import Action, Done, Page, action_of
+from leasehold.surfaces.dashboard.page_request import LIVE, Form, PageRequest
+from leasehold.surfaces.dashboard.render import Badge, clip, plural
 
 ROWS = 50
 MOST_SHOWN = 20
@@ -175,6 +173,6 @@ def _set_budget(page_request: PageRequest, form: Form) -> Done:
 PAGE = Page("groups", "groups", "groups.html", read)
 ACTIONS = (
     Action("stop", "operate", _stop),
-    of(groups.release_group, _release),
-    of(budgets.set_group_budget, _set_budget),
+    action_of(groups.release_group, _release),
+    action_of(budgets.set_group_budget, _set_budget),
 )

@@ -1,25 +1,149 @@
-"""One job: its facts, why it does not run, its timeline, and the verbs that its state allows."""
+"""One job: what it is, why it does not run, its timeline, and the verbs that it takes as it stands."""
 
 from __future__ import annotations
 
 import functools
 import json
+import shlex
+from collections.abc import Callable
 from typing import Any
 
 from leasehold.domain.errors import InvalidInput, LeaseholdError
+from leasehold.domain.frozen import frozen
+from leasehold.domain.job import Job as Row
 from leasehold.domain.job import Job as StoredJob
-from leasehold.domain.states import FINAL, State
+from leasehold.domain.states import FINAL, Flag, State, Trigger, allowed
 from leasehold.domain.stream import PROGRESS, Update
-from leasehold.surfaces.dashboard.action import Done, of
-from leasehold.surfaces.dashboard.copy_as import copies_of
-from leasehold.surfaces.dashboard.forms import Form
-from leasehold.surfaces.dashboard.job_verbs import BUTTONS, Button, buttons_of
-from leasehold.surfaces.dashboard.json_tree import Node, tree_of, tree_of_text
-from leasehold.surfaces.dashboard.page import Page
-from leasehold.surfaces.dashboard.page_request import PageRequest
-from leasehold.surfaces.dashboard.pages.filters import instant_of
+from leasehold.operations import jobs
+from leasehold.operations.verb import Verb
+from leasehold.surfaces.dashboard.page import Done, Page, action_of
+from leasehold.surfaces.dashboard.page_request import Form, PageRequest
+from leasehold.surfaces.dashboard.pages.jobs import instant_of
+from leasehold.surfaces.dashboard.render import Node, tree_of, tree_of_text
 from leasehold.surfaces.dashboard.timeline import timeline
 from leasehold.types import Job
+
+# -- a job as a command, a request and a call --------------------------------------------------------------------------
+# Pure.
+
+LONGEST_COPY = 20_000
+"""Characters of arguments that the copies contain."""
+
+
+@frozen
+class Copies:
+    cli: str
+    curl: str
+    python: str
+
+
+def copies_of(job: Row, tenant: str | None, server: str) -> Copies:
+    """Texts that show this job, and that enqueue another with the same arguments. Hidden arguments stay hidden."""
+    args = job.args if len(job.args) <= LONGEST_COPY else '{"…": "too long to be shown"}'
+    of_tenant = "" if tenant is None else f" --tenant {shlex.quote(tenant)}"
+    header = "" if tenant is None else f" -H {shlex.quote(f'Leasehold-Tenant: {tenant}')}"
+    token = ' -H "Authorization: Bearer $LEASEHOLD_TOKEN"'
+    body = json.dumps({"task": job.task, "args": json.loads(args)}, ensure_ascii=False)
+    view = "app" if tenant is None else f"app.tenant({tenant!r})"
+    return Copies(
+        cli="\n".join(
+            (
+                f"leasehold jobs show {job.id}{of_tenant}",
+                f"leasehold why {job.id}{of_tenant}",
+                f"leasehold jobs enqueue MODULE:APP {shlex.quote(job.task)} {shlex.quote(args)}{of_tenant}",
+            )
+        ),
+        curl="\n".join(
+            (
+                f"curl{token}{header} {server}/v1/jobs/{job.id}",
+                f"curl{token}{header} -H 'Content-Type: application/json' \\",
+                f"  -d {shlex.quote(body)} {server}/v1/jobs",
+            )
+        ),
+        python="\n".join(
+            (
+                f"job = {view}.get({job.id!r})",
+                "print(job.state, job.explain())",
+                f"again = {view}.enqueue({job.task!r}, {json.loads(args)!r})",
+            )
+        ),
+    )
+
+
+# -- verbs by the table of the state machine ---------------------------------------------------------------------------
+# Pure.
+
+
+@frozen
+class Button:
+    verb: Verb[..., Any]
+    word: str
+    sure: str
+    about: str
+
+    @property
+    def name(self) -> str:
+        """The verb's name in the audit, without `job.`."""
+        return self.verb.name.removeprefix("job.")
+
+    @property
+    def look(self) -> str:
+        return "danger" if self.verb.destructive else ""
+
+    def takes(self, argument: str) -> bool:
+        return any(one.name == argument for one in self.verb.params)
+
+
+def _resumable(job: Row) -> bool:
+    """Whether a resume is possible: for a running job, only to withdraw a requested pause."""
+    return job.state is not State.RUNNING or job.stop_requested is Flag.PAUSE
+
+
+_CHECKS: dict[str, Callable[[Row], bool]] = {
+    "resume": _resumable,
+    "release": lambda job: job.held,
+    "skip": lambda job: job.halts_lane,
+    "abandon": lambda job: job.orphan and job.execution_name is not None,
+}
+
+BUTTONS = (
+    Button(jobs.resume, "Resume", "Resume it", "Continues the job. Steps that are stored are not run again."),
+    Button(jobs.release, "Release", "Release it", "Lifts the hold it was enqueued with."),
+    Button(jobs.skip, "Skip", "Skip it", "The job stays failed, and its lane continues."),
+    Button(
+        jobs.retry,
+        "Retry as a new job",
+        "Create the job",
+        "Creates a new job like this one. This one stays as it is.",
+    ),
+    Button(jobs.snooze, "Snooze", "Snooze it", "Sets when the job is due. It keeps its place in its lane."),
+    Button(jobs.pause, "Pause", "Pause it", "Stops the job as soon as possible. It can be resumed."),
+    Button(
+        jobs.interrupt,
+        "Interrupt",
+        "Interrupt it",
+        "Pauses the job if it is running, otherwise cancels it.",
+    ),
+    Button(jobs.cancel, "Cancel", "Cancel it", "Ends the job for good."),
+    Button(
+        jobs.abandon,
+        "Abandon its execution",
+        "Abandon it",
+        "Only if its machine is gone for good. If the execution is still alive, the next attempt will run beside it.",
+    ),
+)
+
+
+def buttons_of(job: Row) -> list[Button]:
+    return [
+        one
+        for one in BUTTONS
+        if (one.name == "abandon" or allowed(job.state, Trigger(one.name)))
+        and (one.name not in _CHECKS or _CHECKS[one.name](job))
+    ]
+
+
+# -- job ---------------------------------------------------------------------------------------------------------------
 
 MOST_EVENTS = 50
 MOST_RELATIVES = 60
@@ -142,4 +266,4 @@ def _notice(verb: str, after: StoredJob) -> str:
 
 
 PAGE = Page("jobs/{id}", "jobs", "job.html", read)
-ACTIONS = tuple(of(button.verb, functools.partial(_act, button)) for button in BUTTONS)
+ACTIONS = tuple(action_of(button.verb, functools.partial(_act, button)) for button in BUTTONS)

@@ -8,10 +8,8 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.records import Filter, LaneHolder
 from leasehold.domain.states import State, Trigger, allowed
 from leasehold.operations import queues
-from leasehold.surfaces.dashboard.action import Done, of
-from leasehold.surfaces.dashboard.forms import Form
-from leasehold.surfaces.dashboard.page import Page
-from leasehold.surfaces.dashboard.page_request import PageRequest
+from leasehold.surfaces.dashboard.page import Done, Page, action_of
+from leasehold.surfaces.dashboard.page_request import Form, PageRequest
 
 MOST = 500
 """Lanes that are read at once."""
@@ -66,4 +64,4 @@ def _resume(page_request: PageRequest, form: Form) -> Done:
 
 
 PAGE = Page("lanes", "lanes", "lanes.html", read)
-ACTIONS = (of(queues.resume_lane, _resume),)
+ACTIONS = (action_of(queues.resume_lane, _resume),)

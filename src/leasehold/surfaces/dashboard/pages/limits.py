@@ -6,15 +6,13 @@ import functools
 from typing import Any
 
 from leasehold.domain.budgets import checked_owner
-from leasehold.domain.pause_window import PauseWindow
+from leasehold.domain.limits import PauseWindow
 from leasehold.domain.records import COUNT_CAP, PauseRecord, QueueRow, Scope
 from leasehold.domain.states import State
 from leasehold.operations import budgets, limits, queues
-from leasehold.surfaces.dashboard.action import Action, Done, of
-from leasehold.surfaces.dashboard.forms import Form
-from leasehold.surfaces.dashboard.page import Page
-from leasehold.surfaces.dashboard.page_request import PageRequest
-from leasehold.surfaces.dashboard.pages.marks import mark
+from leasehold.surfaces.dashboard.page import Action, Done, Page, action_of
+from leasehold.surfaces.dashboard.page_request import Form, PageRequest
+from leasehold.surfaces.dashboard.render import mark
 
 ROWS = 50
 MOST_HOLDERS = 8
@@ -135,14 +133,14 @@ def _top_up(page_request: PageRequest, form: Form) -> Done:
 
 PAGE = Page("limits", "limits", "limits.html", read)
 ACTIONS: tuple[Action, ...] = (
-    of(queues.pause_queue, functools.partial(_pause, "queue")),
-    of(queues.resume_queue, functools.partial(_resume, "queue")),
-    of(queues.pause_task, functools.partial(_pause, "task")),
-    of(queues.resume_task, functools.partial(_resume, "task")),
-    of(limits.set_slot, _set_slot),
-    of(limits.set_rate, _set_rate),
-    of(limits.close_rate, _close_rate),
-    of(limits.open_rate, _open_rate),
-    of(budgets.top_up, _top_up),
+    action_of(queues.pause_queue, functools.partial(_pause, "queue")),
+    action_of(queues.resume_queue, functools.partial(_resume, "queue")),
+    action_of(queues.pause_task, functools.partial(_pause, "task")),
+    action_of(queues.resume_task, functools.partial(_resume, "task")),
+    action_of(limits.set_slot, _set_slot),
+    action_of(limits.set_rate, _set_rate),
+    action_of(limits.close_rate, _close_rate),
+    action_of(limits.open_rate, _open_rate),
+    action_of(budgets.top_up, _top_up),
 )
 """The page of a group sets its budget."""

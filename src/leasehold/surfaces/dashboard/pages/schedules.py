@@ -12,13 +12,9 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.records import ScheduleRow
 from leasehold.domain.schedules import Schedule, cron_in_words
 from leasehold.operations import schedules
-from leasehold.surfaces.dashboard.action import Action, Done, of
-from leasehold.surfaces.dashboard.formatting import Badge, span
-from leasehold.surfaces.dashboard.forms import Form
-from leasehold.surfaces.dashboard.json_tree import tree_of_text
-from leasehold.surfaces.dashboard.page import Page
-from leasehold.surfaces.dashboard.page_request import PageRequest
-from leasehold.surfaces.dashboard.pages.marks import mark
+from leasehold.surfaces.dashboard.page import Action, Done, Page, action_of
+from leasehold.surfaces.dashboard.page_request import Form, PageRequest
+from leasehold.surfaces.dashboard.render import Badge, mark, span, tree_of_text
 
 RUNS = 10
 OF_EACH = 3
@@ -154,8 +150,8 @@ def _delete(page_request: PageRequest, form: Form) -> Done:
 
 PAGE = Page("schedules", "schedules", "schedules.html", read)
 ACTIONS: tuple[Action, ...] = (
-    of(schedules.pause_schedule, _pause),
-    of(schedules.resume_schedule, _resume),
+    action_of(schedules.pause_schedule, _pause),
+    action_of(schedules.resume_schedule, _resume),
     Action("schedule.run", "operate", _run),
-    of(schedules.delete_schedule, _delete),
+    action_of(schedules.delete_schedule, _delete),
 )

@@ -1,4 +1,4 @@
-"""System: health, versions, settings and the audit."""
+"""System: is everything well, what runs here and with which settings, and who has done what."""
 
 from __future__ import annotations
 
@@ -7,20 +7,69 @@ import json
 import os
 import platform
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Any
+from urllib.parse import urlsplit
 
 from leasehold.domain.audit import AuditRow
 from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 from leasehold.domain.records import Finding
-from leasehold.operations.read_timeout import reads_within
-from leasehold.surfaces.dashboard.formatting import Badge, clip
-from leasehold.surfaces.dashboard.masking import masked_url, shown_environment
+from leasehold.operations.local import reads_within
 from leasehold.surfaces.dashboard.page import Page
 from leasehold.surfaces.dashboard.page_request import LIVE, PageRequest
+from leasehold.surfaces.dashboard.render import Badge, clip
+
+# -- settings as a page may show them ----------------------------------------------------------------------------------
+# Pure.
+
+VARIABLE_PREFIX = "LEASEHOLD_"
+HIDDEN = "set, not shown"
+_HARMLESS = frozenset(
+    f"{VARIABLE_PREFIX}{name}"
+    for name in ("ACTOR", "APP", "DEMO", "EXECUTIONS", "RESULTS", "SCHEMA", "TENANT")
+)
+"""Variables whose values are shown. Any other may be a secret."""
+
+
+def masked_url(url: str) -> str:
+    """The URL without user, password and options. If it cannot be parsed reliably, only the scheme is shown: a password
+    that is not escaped ends up in other parts."""
+    scheme, found, rest = url.partition("://")
+    if not found:
+        return HIDDEN
+    if scheme == "sqlite":
+        return url.partition("?")[0]
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return f"{scheme}://…"
+    if rest.count("@") > 1 or "@" in parts.path or "@" in host:
+        return f"{scheme}://…"
+    before = "…@" if "@" in parts.netloc else ""
+    after = "?…" if parts.query else ""
+    return f"{scheme}://{before}{host}{f':{port}' if port else ''}{parts.path}{after}"
+
+
+def shown_environment(environment: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Our environment variables by name, with secrets masked."""
+    return [
+        (name, _shown(name, value))
+        for name, value in sorted(environment.items())
+        if name.startswith(VARIABLE_PREFIX) and value
+    ]
+
+
+def _shown(name: str, value: str) -> str:
+    if name == f"{VARIABLE_PREFIX}URL":
+        return masked_url(value)
+    return value if name in _HARMLESS else HIDDEN
+
+
+# -- system ------------------------------------------------------------------------------------------------------------
 
 ROWS = 30
 MOST_TASKS, MOST_TENANTS = 200, 200

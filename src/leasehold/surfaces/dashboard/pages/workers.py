@@ -5,16 +5,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from leasehold.domain.checks.durations import seconds
+from leasehold.domain.checks.times import seconds
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import DEFAULT_LEASE
-from leasehold.domain.leases import LeaseRow
-from leasehold.domain.records import ExecutionRow, WorkerCard
-from leasehold.surfaces.dashboard.action import Action
-from leasehold.surfaces.dashboard.formatting import Badge
-from leasehold.surfaces.dashboard.page import Page
+from leasehold.domain.records import ExecutionRow, LeaseRow, WorkerCard
+from leasehold.surfaces.dashboard.page import Action, Page
 from leasehold.surfaces.dashboard.page_request import PageRequest
-from leasehold.surfaces.dashboard.pages.marks import mark
+from leasehold.surfaces.dashboard.render import Badge, mark
 
 ROWS = 50
 MOST_EXECUTIONS = 500

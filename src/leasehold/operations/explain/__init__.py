@@ -1,1 +1,0 @@
-"""Explains why a job is not running."""

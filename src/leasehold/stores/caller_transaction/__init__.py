@@ -1,1 +1,0 @@
-"""Statements over a connection that is the user's, inside a transaction that is the user's to end."""
