@@ -66,5 +66,5 @@ def list_budgets(
 
 @read("spending.list", guard="job", http="GET /v1/jobs/{id}/spending")
 def spending(backend: Backend, job_id: JobId) -> list[Spending]:
-    """List every amount that a job spent, with the key and the lease under which it was spent."""
+    """List the amounts that a job spent. Each has its key, and the lease under which it was spent."""
     return backend.store.spending(job_id)
