@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import threading
 import time
+from collections.abc import Callable
 from datetime import date
 
 import pytest
@@ -547,9 +548,16 @@ def test_a_step_that_is_stored_at_once_takes_the_batch_with_it(app, backend):
     assert seen["before"] < BATCH_STEPS
 
 
+def step_commits(backend: Backend) -> Callable[[], int]:
+    """On PostgreSQL those that stored steps: a server's transaction numbers count the work of autovacuum too."""
+    if backend.name == "sqlite":
+        return counter(backend.url)
+    return lambda: backend.query("SELECT count(DISTINCT xmin::text) FROM leasehold.step")[0][0]
+
+
 @pytest.mark.parametrize("colour", ["async", "plain"])
 def test_a_thousand_cheap_steps_in_batches_cost_at_most_twenty_commits(app, backend, colour):
-    commits, _ = steps_bench.measure(app, colour, "batch", counter(backend.url))
+    commits, _ = steps_bench.measure(app, colour, "batch", step_commits(backend))
     assert 10 <= commits <= steps_bench.BAR
     assert backend.query("SELECT count(*) FROM leasehold.step") == [(steps_bench.STEPS,)]
 
@@ -560,7 +568,7 @@ def test_the_commits_of_steps_that_are_stored_at_once_are_seen_by_the_count(app,
 
     @app.task
     def work(ctx: SyncContext) -> None:
-        commits = counter(backend.url)
+        commits = step_commits(backend)
         before = commits()
         for n in range(30):
             ctx.step(f"s {n}", int)

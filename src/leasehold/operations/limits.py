@@ -82,5 +82,5 @@ def open_rate(backend: Backend, key: LimitName, *, actor: Actor = None) -> bool:
 
 @read("rates.list", guard="all queues", http="GET /v1/rates")
 def list_rates(backend: Backend) -> list[RateRow]:
-    """List rates: limit, when the next job may start, and who closed the rate."""
+    """List rates: limit, when the next job may start, and who closed it."""
     return backend.store.list_rates()
