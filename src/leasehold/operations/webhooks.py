@@ -25,7 +25,7 @@ from leasehold.operations.verb import Backend, notify_hooks, read, verb
 
 @read("hooks.list", guard="all queues")
 def list_listeners(backend: Backend) -> list[ListenerRow]:
-    """List hooks: their events, and how many notifications wait or were given up."""
+    """List hooks: their events, and notifications that wait or failed."""
     return backend.store.list_listeners()
 
 
