@@ -122,6 +122,10 @@ else:
         """A property that stands in the record's JSON beside its fields."""
 
 
+FROM_JSON = {"from_json": True}
+"""pydantic's context of a record that is read from its JSON."""
+
+
 class Encoded:
     """The text is JSON; in the record's JSON stands its value, of this type."""
 
@@ -131,7 +135,7 @@ class Encoded:
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema  # the domain is imported where nothing is validated
 
-        return core_schema.no_info_before_validator_function(_encode, handler(source))
+        return core_schema.with_info_before_validator_function(_encode, handler(source))
 
 
 class Private:
@@ -143,12 +147,13 @@ class Private:
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema
 
-        return core_schema.with_default_schema(core_schema.any_schema(), default=self.instead)
+        return core_schema.with_default_schema(handler(source), default=self.instead)
 
 
 EncodedObject = Annotated[str, Encoded(dict[str, Any])]
 EncodedJson = Annotated[str | None, Encoded()]
 
 
-def _encode(value: object) -> str | None:
-    return None if value is None else json.dumps(value)
+def _encode(value: object, info: Any) -> object:
+    """Only of a record that is read from its JSON: between processes of ours the text is sent as it is."""
+    return json.dumps(value) if value is not None and info.context == FROM_JSON else value

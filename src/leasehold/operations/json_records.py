@@ -13,7 +13,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter, create_model
 
-from leasehold.domain.frozen import Encoded, Private, shown
+from leasehold.domain.frozen import FROM_JSON, Encoded, Private, shown
 
 EXAMPLE_ID = "019a7c1e-5b0c-7d11-9a3e-0f2d6c4b8a10"
 _IDS = ("id", "job_id")
@@ -38,7 +38,7 @@ def as_models(kind: Any, value: object) -> Any:
 
 def from_json(kind: Any, data: Any) -> Any:
     """Return the record of this type from its JSON. Raises pydantic's ValidationError."""
-    return _reader(kind).validate_python(data)
+    return _reader(kind).validate_python(data, context=FROM_JSON)
 
 
 @cache
