@@ -83,10 +83,16 @@ class Stop:
             return
         poll = Poll(FIRST_CHECK_AFTER, SLOWEST_CHECK_EVERY, time.monotonic, self.request.longest)
         self._check_running()
-        while self.left and (pause := poll.pause()) is not None:
-            watch(self.report())
+        settled = not self.running
+        while (self.left or not settled) and (pause := poll.pause()) is not None:
+            if self.left:
+                watch(self.report())
             yield pause
             self._check_running()
+            if not self.left:
+                # A run that has ended may have had an enqueue under way, which no stop of the run could reach.
+                settled = not self._pass()
+                self.left = [] if settled else list(self.running)
         self.left = [job for batch in _batches(self.left) for job in self.store.still_running(batch)]
         # A flagged job that has been paused is still in the scope: stop it again.
         ended = self.running.keys() - set(self.left)
