@@ -23,7 +23,7 @@ from leasehold.client.run_by_id import Begun, OnRequest, RunById
 from leasehold.domain.checks.texts import EVERY_TENANT
 from leasehold.domain.errors import SchemaOutdated
 from leasehold.domain.frozen import frozen
-from leasehold.domain.job import NewJob
+from leasehold.domain.job import Enqueued, NewJob
 from leasehold.domain.records import NotRun, Reaped
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.tracing import Tracing
@@ -33,7 +33,6 @@ from leasehold.run.middleware import Middlewares
 from leasehold.runners.subprocess import SubprocessRunner
 from leasehold.stores.database.database import Clock
 from leasehold.stores.open import OpenStores, open_store, scratch_place
-from leasehold.stores.results import Enqueued
 from leasehold.stores.tenants.directory import Directory
 from leasehold.tasks.blueprint import job_by_sql
 from leasehold.tasks.definition import Registry, TaskDefinition

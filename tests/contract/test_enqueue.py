@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain.errors import DuplicateJob
+from leasehold.domain.job import Enqueued
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.records import Filter
 from leasehold.domain.states import HOLDS_UNIQUE_KEY, State
-from leasehold.stores.results import Enqueued
 from leasehold.testing import START
 from tests.backends import new_id, new_job, put
 from tests.contract.lives import claim_ids, claim_one, end, in_state, run

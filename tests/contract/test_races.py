@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain.errors import DuplicateJob, InvalidState
-from leasehold.domain.job import Grant
+from leasehold.domain.job import Enqueued, Grant
 from leasehold.domain.outcome import Detached, Failure, HandedBack, Snoozed, Stopped, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import Flag, State
-from leasehold.stores.results import Ending, Enqueued
+from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.testing import START, ManualClock
 from tests.backends import new_id, new_job, put

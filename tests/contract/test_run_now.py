@@ -8,11 +8,11 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain.errors import DuplicateJob, InvalidState
-from leasehold.domain.job import Grant
+from leasehold.domain.job import Enqueued, Grant
 from leasehold.domain.outcome import HandedBack, QuestionAsked, Snoozed, Stopped, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
-from leasehold.stores.results import Enqueued, Full
+from leasehold.stores.results import Full
 from tests.backends import new_job, put
 from tests.contract.lives import OWNER, SITE, claim_ids, claim_one, end, lose, orphan
 

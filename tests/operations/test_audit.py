@@ -45,7 +45,7 @@ SECRET = "swordfish"
 LATER = datetime(2100, 1, 1, tzinfo=UTC)
 """Whatever must not be seen is called so, or holds it."""
 READERS = {
-    "aended", "agroup_status", "ask_again_in", "attempts", "aupdates", "await_job", "budget", "check_clock",
+    "aended", "agroup_status", "claimable_in", "attempts", "aupdates", "await_job", "budget", "check_clock",
     "check_health", "count", "count_relatives", "ended", "examine", "explain", "find_id", "find_mirror",
     "find_token", "get", "get_schedule", "group_budget", "group_status", "history", "insert_sql", "job_mark",
     "list_audit", "list_budgets", "list_executions", "list_failures", "list_groups", "list_jobs", "list_lanes",

@@ -150,13 +150,13 @@ def test_other_groups_changes_do_not_end_the_wait(app: Leasehold, reads: Counter
     app.enqueue("work", group="g")
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(app.group("g").status, LONG, 1)
-        wait_for(lambda: reads["count_group"] == 1 and waiters(app), "nobody waits")
+        wait_for(lambda: reads["read_group_counts"] == 1 and waiters(app), "nobody waits")
         for _ in range(5):
             before = reads["group_versions"]
             app.enqueue("work", group="other")
             wait_for(lambda before=before: reads["group_versions"] > before, "the hint was not heard")
         assert not waiting.done()
-        assert reads["count_group"] == 1, "only versions were read"
+        assert reads["read_group_counts"] == 1, "only versions were read"
         app.enqueue("work", group="g")
         assert waiting.result(20).version == 2
 
@@ -202,7 +202,7 @@ def test_200_waiters_cost_what_one_costs(app: Leasehold, reads: Counter[str]):
     answers = asyncio.run(asyncio.wait_for(all_of_it(), LONG))
     assert len(answers) == 200
     assert {tuple(mine) for mine in answers} == {tuple(range(2, 2 + rounds))}
-    statuses = reads["count_group"]
+    statuses = reads["read_group_counts"]
     print(f"\n{app.__internals__.store.label.split(':')[0]}: {rounds} changes, 200 waiters: {dict(reads)}")
     assert statuses <= rounds + 2, "one for each change, one at the beginning"
     assert reads["group_versions"] <= 6 * rounds + 20, "hints and the floor, whatever the number of waiters"

@@ -102,15 +102,15 @@ def postgres_calls(store: JobStore, work: Work) -> list[Call]:
         look(),
         claim_idle(),
         claim_shares(),
-        Call("look_limited", {"gates": [LIMITED_GATE, GATE]}),
+        Call("find_limited_groups", {"gates": [LIMITED_GATE, GATE]}),
         Call("insert_plain", {**plain, "notify": False, "channel": ""}),
         Call("ready_many", {**alike, "count": BATCH}),
-        *(call for call in hot_calls(store, work) if call.statement != "look"),
+        *(call for call in hot_calls(store, work) if call.statement != "find_due_groups"),
     ]
 
 
 def look() -> Call:
-    return Call("look", {"queues": [QUEUE], "tasks": None})
+    return Call("find_due_groups", {"queues": [QUEUE], "tasks": None})
 
 
 def claim_idle() -> Call:

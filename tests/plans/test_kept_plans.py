@@ -21,7 +21,15 @@ MANY = 20_000
 
 @pytest.mark.parametrize(
     "statement",
-    ["look", "look_limited", "claim_idle", "claim_plain", "claim_lanes", "settle_plain", "settle_succeeded"],
+    [
+        "find_due_groups",
+        "find_limited_groups",
+        "claim_idle",
+        "claim_plain",
+        "claim_lanes",
+        "settle_plain",
+        "settle_succeeded",
+    ],
 )
 def test_a_hot_statement_is_not_planned_for_every_batch(
     statement: str, postgres_url: str, postgres_schema: str

@@ -36,9 +36,12 @@ DEEPER = 16
 LONG_AGO = "2000-01-01T00:00:00+00:00"
 
 MISLED = {
-    "look": (ALL, "believing that a gate has a row or none, the planner sorts all that a bitmap finds"),
-    "look_limited": (ALL, "as look"),
-    "claim_idle": (ALL, "as look"),
+    "find_due_groups": (
+        ALL,
+        "believing that a gate has a row or none, the planner sorts all that a bitmap finds",
+    ),
+    "find_limited_groups": (ALL, "as find_due_groups"),
+    "claim_idle": (ALL, "as find_due_groups"),
     "claim_lanes": (
         ALL,
         "as look, along a lane",

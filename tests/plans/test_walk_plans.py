@@ -42,7 +42,7 @@ INDEXES = {
     "find_stoppable, members": "member_pkey",
     "find_stoppable, tagged": "tag_pkey",
     "find_stoppable, in_lane, lane_holders, pending": "lane_place_pkey",
-    "count_group": "member_pkey",
+    "read_group_counts": "member_pkey",
     "list_group_results": "member_pkey",
     "find_neighbours": "job_id",
     "find_ids_between": "job_id",

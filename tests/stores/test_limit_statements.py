@@ -19,16 +19,16 @@ LIFE = {
         "insert_jobs",
         "ready_new",
         "list_open_gates",
-        "look_ready",
-        "look_tickets",
+        "find_ready_groups",
+        "find_ticket_groups",
         "list_due",
-        "lease_ready",
-        "leave_ready",
+        "claim_ready",
+        "drop_ready",
         "read_grants",
         "settle_succeeded",
         "end_leases",
     ],
-    "postgres": ["insert_plain", "look", "claim_plain", "settle_plain"],
+    "postgres": ["insert_plain", "find_due_groups", "claim_plain", "settle_plain"],
 }
 """Of a plain job, whose gate is known and the only one."""
 
@@ -76,16 +76,16 @@ def test_an_idle_worker_looks_and_takes_in_one_statement_until_it_meets_more_tha
         said.clear()
         grants = store.claim("w", ["idle-life"], 5, idle=idle)
         store.settle([Ending(grant.id, grant.token, Success()) for grant in grants])
-        return [name for name in said if name.startswith(("look", "claim"))]
+        return [name for name in said if name.startswith(("find_due_groups", "claim"))]
 
     put(store, queue="idle-life")
-    assert statements(idle=False) == ["look", "claim_plain"]
-    assert statements(idle=False) == ["look"]
+    assert statements(idle=False) == ["find_due_groups", "claim_plain"]
+    assert statements(idle=False) == ["find_due_groups"]
     assert statements() == ["claim_idle"]
     put(store, queue="idle-life")
     assert statements() == ["claim_idle"]
     put(store, queue="idle-life", lane="a")
-    assert statements()[:3] == ["claim_idle", "look", "claim_lanes"]
+    assert statements()[:3] == ["claim_idle", "find_due_groups", "claim_lanes"]
     assert "claim_idle" not in statements()
     clock.advance(LOOKS_LAST)
     assert statements() == ["claim_idle"]

@@ -13,10 +13,10 @@ import pytest
 from psycopg.types.string import TextLoader
 
 from leasehold.domain.errors import DuplicateJob, InvalidState, JobNotFound
-from leasehold.domain.job import Grant, Job, Renewal
+from leasehold.domain.job import Enqueued, Grant, Job, Renewal
 from leasehold.domain.records import Filter, Page, PauseRecord, Reaped
 from leasehold.stores.database.places import COLUMNS
-from leasehold.stores.results import Denied, Enqueued, Pruned, Settled
+from leasehold.stores.results import Denied, Pruned, Settled
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs import claim, recover, settle
 from leasehold.stores.verbs.limits import gate_id

@@ -538,7 +538,7 @@ def test_commands_take_neither_the_places_of_the_loop_nor_those_of_threads(app, 
         wait_for(lambda: sum(has_begun(job)() for job in watched) == 2)
         others = [on_loop.enqueue(), in_thread.enqueue()]
         wait_for(lambda: all(job.refresh().state is State.SUCCEEDED for job in others))
-        assert worker.starter.outside == 2
+        assert worker.starter.external == 2
         assert sorted(job.refresh().state.value for job in watched) == ["queued", "running", "running"]
         gate.touch()
         wait_for(lambda: all(job.refresh().state is State.SUCCEEDED for job in watched))

@@ -115,7 +115,7 @@ def test_a_hint_is_looked_at_once_now_and_once_when_the_gap_is_over(held, monkey
     monkeypatch.setattr(lease_keeper, "READ_FLAGS_GAP", 0.2)
     keeper, store, attempts = held
     store.given = {"a": Flag.CANCEL}  # before the last of the two looks, however slow we are
-    keeper.look()
+    keeper.expect_flag()
     run = hold(attempts, keeper)
     assert store.requested.get(timeout=PATIENCE) == {"a": (1, 7)}
     while run.cause is None:  # the last of what the keeper's thread writes
@@ -131,12 +131,12 @@ def test_many_hints_are_few_looks(held, monkeypatch):
     hold(attempts, keeper)
     began_at = time.monotonic()
     while time.monotonic() < began_at + 1.0:
-        keeper.look()
+        keeper.expect_flag()
         time.sleep(0.001)
     took = time.monotonic() - began_at
-    while keeper.looks < 2:  # the last one comes when the gap is over
+    while keeper.flag_reads < 2:  # the last one comes when the gap is over
         time.sleep(0.001)
-    assert keeper.looks <= took / 0.2 + 2
+    assert keeper.flag_reads <= took / 0.2 + 2
 
 
 @pytest.mark.timeout(60)

@@ -234,7 +234,13 @@ def test_whoever_cannot_wait_any_longer_leaves_nothing_behind(app):
 
     before = signal.signal(signal.SIGUSR1, raise_it)
     job = endless.enqueue()
-    watcher = threading.Thread(target=lambda: began.wait(PATIENCE) and os.kill(os.getpid(), signal.SIGUSR1))
+
+    def signal_another_thread() -> None:
+        # As a signal that comes just before the main thread begins to wait, it does not wake the wait.
+        began.wait(PATIENCE)
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)
+
+    watcher = threading.Thread(target=signal_another_thread)
     watcher.start()
     try:
         with pytest.raises(TimeIsUp):

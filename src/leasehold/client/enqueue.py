@@ -10,9 +10,8 @@ from typing import Any, Self, overload
 
 from leasehold.client.job import FindTask, Job
 from leasehold.domain.errors import PartlyStored
-from leasehold.domain.job import AlikeJobs, NewJob, check_size, with_trace
+from leasehold.domain.job import AlikeJobs, Enqueued, NewJob, check_size, with_trace
 from leasehold.domain.tracing import TracedEnqueue, Tracing
-from leasehold.operations.local import EnqueuedJob
 from leasehold.operations.operations import Operations
 
 
@@ -25,7 +24,7 @@ class Enqueuer:
         self,
         operations: Operations,
         find_task: FindTask,
-        start: Callable[[NewJob, int], EnqueuedJob],
+        start: Callable[[NewJob, int], Enqueued],
         tenant: str | None,
         find_other: Callable[[str | None], Enqueuer],
         tracing: Callable[[], Tracing | None] = lambda: None,
@@ -130,7 +129,7 @@ class EnqueueSpan:
                 self.jobs = with_trace(self.jobs, trace)
         return self
 
-    def stored(self, made: Sequence[EnqueuedJob]) -> None:
+    def stored(self, made: Sequence[Enqueued]) -> None:
         """Record the id of a single job: it may be an existing job that holds the same unique key."""
         if self._span is not None and len(made) == 1:
             self._traced.job_id = made[0].id
@@ -217,6 +216,6 @@ class StoredJobs(Sequence[Job[Any]]):
         created = bool(self._created[index])
         return Job(self.ids[index], self._operations, self._find_task, created=created)
 
-    def add(self, made: Sequence[EnqueuedJob]) -> None:
+    def add(self, made: Sequence[Enqueued]) -> None:
         self.ids.add([one.id for one in made])
         self._created += bytes(one.created for one in made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent import futures
 from concurrent.futures import Future
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from leasehold.operations.operations import Operations
 from leasehold.threads import to_thread
 
 FIRST_TRY_AFTER, SLOWEST_TRY_EVERY = 0.02, 1.0
+SIGNALS_SEEN_WITHIN = 1.0
 
 
 @frozen
@@ -71,7 +73,7 @@ class RunById:
                 if (pause := call.pause(begun)) is None:
                     return begun
                 time.sleep(pause)
-            begun.end.result()
+            _wait_for(begun.end)
         except BaseException:
             # Ctrl-C or a time limit ends the wait: the job must not run on without its caller.
             call.hand_back()
@@ -108,7 +110,14 @@ class RunById:
         begun.flush()
         row = self._operations.get(job_id)
         job = Job[Any](row.id, self._operations, self._find_task, row)
-        return RunResult(job, self._operations.ask_again_in(row))
+        return RunResult(job, self._operations.claimable_in(row))
+
+
+def _wait_for(end: Future[None]) -> None:
+    # A signal that comes just before a wait, or to another thread, does not end it, and Python handles it only then.
+    while not end.done():
+        futures.wait((end,), SIGNALS_SEEN_WITHIN)
+    end.result()
 
 
 async def _hand_back(requested: asyncio.Future[Begun | NotRun]) -> None:
@@ -141,7 +150,7 @@ class _Call:
         if self._requested is not None and self._requested.exception() is None:
             begun = self._requested.result()
             begun.stop()
-            begun.end.result()
+            _wait_for(begun.end)
 
     def pause(self, answer: NotRun) -> float | None:
         """Seconds until the next request. None: waiting does not help, or the time is over."""

@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 from leasehold.client.job import FindTask, Job
+from leasehold.domain.job import Enqueued
 from leasehold.domain.records import ScheduleRow
 from leasehold.operations import schedules
-from leasehold.operations.local import EnqueuedJob, Operator
+from leasehold.operations.local import Operator
 from leasehold.tasks.definition import Registry
 from leasehold.tasks.schedule import ScheduleOptions, schedule_for
 from leasehold.threads import aio
 
-RunSchedule = Callable[[str, str | None], EnqueuedJob]
+RunSchedule = Callable[[str, str | None], Enqueued]
 """Makes a job of the schedule with this name, in the name of this actor."""
 
 

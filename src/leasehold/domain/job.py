@@ -70,6 +70,13 @@ class NewJob:
     """Default limits of the job's slots and rate, for those that have no limit yet."""
 
 
+class Enqueued(NamedTuple):
+    """A job that was created, or the one that was there already: with the same id, unique key or idempotency key."""
+
+    id: str
+    created: bool
+
+
 @frozen(kw_only=True)
 class Job:
     """The row of a job. The store reads and writes all of it; only `settle` and the operator's verbs change it."""

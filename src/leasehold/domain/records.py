@@ -515,7 +515,7 @@ class NotRun:
     retry_in: float | None
 
 
-def ask_again_in(job: Job, now: datetime) -> float | None:
+def claimable_in(job: Job, now: datetime) -> float | None:
     """Seconds after which a claim of this job may succeed. None: not before someone acts on the job."""
     match job.state:
         case State.QUEUED:

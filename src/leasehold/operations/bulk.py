@@ -16,7 +16,7 @@ PAGE_SIZE = 500
 MOST_LOOKED = 50_000
 """Jobs that one call examines for a text; then it stops, and returns where to continue."""
 
-Watch = Callable[[str, Job | LeaseholdError], None]
+OnProgress = Callable[[str, Job | LeaseholdError], None]
 """Called once per job, with its id and the updated job or the error."""
 
 
@@ -30,7 +30,7 @@ def bulk_verb(word: str) -> Verb[..., Job]:
 
 
 class BulkOperations(SearchOperations):
-    def bulk(self, request: BulkRequest, watch: Watch = ignore) -> BulkReport:
+    def bulk(self, request: BulkRequest, on_progress: OnProgress = ignore) -> BulkReport:
         """Apply the verb to each matching job, newest first, each in its own transaction: jobs enqueued meanwhile are
         left out, a job that refuses does not stop the others, and if the database becomes unreachable the rest stay as
         they were. A dry run changes nothing."""
@@ -48,10 +48,10 @@ class BulkOperations(SearchOperations):
                     changed = self.call(verb, job.id, **request.arguments)
                 except (JobError, GroupOnHold) as error:
                     tally.refuse(job.id, error)
-                    watch(job.id, error)
+                    on_progress(job.id, error)
                 else:
                     tally.changed += 1
-                    watch(job.id, changed)
+                    on_progress(job.id, changed)
             if cursor is None or tally.matched >= request.limit or looked >= MOST_LOOKED:
                 return tally.report(cursor)
 

@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from leasehold.domain.errors import DuplicateJob
-from leasehold.domain.job import NewJob, any_grouped
+from leasehold.domain.job import Enqueued, NewJob, any_grouped
 from leasehold.operations.local import LocalOperator
-from leasehold.stores.results import Enqueued, Once
+from leasehold.stores.results import Once
 from leasehold.threads import to_thread
 
 

@@ -21,7 +21,7 @@ from leasehold.domain.groups import GroupPage, GroupStatus
 from leasehold.domain.stop import StopReport, StopRequest, check_tasks
 from leasehold.operations.arguments import Actor, GroupName, Limit, OfGroupState, PageCursor
 from leasehold.operations.local import LocalOperator
-from leasehold.operations.stop import Stop, Watch, ignore
+from leasehold.operations.stop import OnProgress, Stop, ignore
 from leasehold.operations.verb import Backend, KnownTask, notify_watchers, read, verb
 from leasehold.stores.database.wakeups import Wakeups
 from leasehold.threads import to_thread
@@ -90,9 +90,9 @@ class GroupOperations(LocalOperator):
     ) -> GroupStatus:
         return await self._poll(name, wait, since, tasks, partial, noted).run_async()
 
-    def stop(self, request: StopRequest, watch: Watch = ignore) -> StopReport:
-        """Stop all jobs that match; `watch` is called repeatedly during the wait, with the report so far."""
-        return self._begin(request).wait(watch)
+    def stop(self, request: StopRequest, on_progress: OnProgress = ignore) -> StopReport:
+        """Stop all jobs that match; `on_progress` is called repeatedly during the wait, with the report so far."""
+        return self._begin(request).wait(on_progress)
 
     async def astop(self, request: StopRequest) -> StopReport:
         """As `stop`, without a thread while it waits for running jobs."""

@@ -75,16 +75,6 @@ class Operator(Protocol):
     async def aended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]: ...
 
 
-class EnqueuedJob(Protocol):
-    """A job that was created, or an existing one with the same unique key."""
-
-    @property
-    def id(self) -> str: ...
-
-    @property
-    def created(self) -> bool: ...
-
-
 class LocalOperator:
     """The operator on a store. A call checks the arguments, runs the verb and its audit entry in one transaction,
     notifies, and hides sensitive values."""

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from leasehold.domain.checks.texts import checked_name
-from leasehold.domain.job import Job, NewJob
+from leasehold.domain.job import Enqueued, Job, NewJob
 from leasehold.domain.limits import PauseWindow
 from leasehold.domain.mirror import Mirror
 from leasehold.domain.records import (
@@ -20,7 +20,7 @@ from leasehold.domain.records import (
     QueueRow,
     ScheduleRow,
     Scope,
-    ask_again_in,
+    claimable_in,
 )
 from leasehold.domain.schedules import Schedule
 from leasehold.operations import (
@@ -48,7 +48,6 @@ from leasehold.operations.prune import PruneOperations
 from leasehold.operations.search import FailureOperations, FlowOperations
 from leasehold.operations.verb import KnownTask, Verb
 from leasehold.operations.watch import JobWaits, WatchOperations
-from leasehold.stores.results import Enqueued
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -98,9 +97,9 @@ class Operations(
             store.note_run(name, made.id)
         return made
 
-    def ask_again_in(self, job: Job) -> float | None:
+    def claimable_in(self, job: Job) -> float | None:
         """Return the seconds after which this job may be free to claim; None: only after an operator acts."""
-        return ask_again_in(job, self._store.now())
+        return claimable_in(job, self._store.now())
 
     def now(self) -> datetime:
         """Return the time by the store's clock."""

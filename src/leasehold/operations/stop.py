@@ -24,7 +24,7 @@ MOST_CHECKED = 1000
 """Running jobs that one read checks during the wait."""
 FIRST_CHECK_AFTER, SLOWEST_CHECK_EVERY = 0.02, 0.25
 
-Watch = Callable[[StopReport], None]
+OnProgress = Callable[[StopReport], None]
 
 
 def ignore(report: StopReport) -> None:
@@ -76,7 +76,7 @@ class Stop:
         self.left = list(self.running)
         self._notify()
 
-    def pauses(self, watch: Watch = ignore) -> Iterator[float]:
+    def pauses(self, on_progress: OnProgress = ignore) -> Iterator[float]:
         """Yield how long to sleep before each check, until the flagged jobs have ended or the time is over. The caller
         sleeps, in a thread or on its event loop."""
         if self.request.dry_run or self.request.mode == "immediate":
@@ -86,7 +86,7 @@ class Stop:
         settled = not self.running
         while (self.left or not settled) and (pause := poll.pause()) is not None:
             if self.left:
-                watch(self.report())
+                on_progress(self.report())
             yield pause
             self._check_running()
             if not self.left:
@@ -100,8 +100,8 @@ class Stop:
             self._count(self._stop(batch))
         self._notify()
 
-    def wait(self, watch: Watch = ignore) -> StopReport:
-        for pause in self.pauses(watch):
+    def wait(self, on_progress: OnProgress = ignore) -> StopReport:
+        for pause in self.pauses(on_progress):
             time.sleep(pause)
         return self.report()
 

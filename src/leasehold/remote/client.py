@@ -9,8 +9,9 @@ from leasehold.client.job import Job
 from leasehold.client.view import View
 from leasehold.domain.checks.texts import checked_tenant
 from leasehold.domain.checks.times import Duration
+from leasehold.domain.job import Enqueued
 from leasehold.remote import exchange
-from leasehold.remote.exchange import CallOptions, NewJob, Stored
+from leasehold.remote.exchange import CallOptions, NewJob
 from leasehold.remote.operator import RemoteOperator
 from leasehold.remote.transport import Connections, Transport
 
@@ -59,7 +60,7 @@ class RemoteView(View):
         made = await self._transport.arun(exchange.enqueue_many(jobs, idempotency_key))
         return [self._made(one) for one in made]
 
-    def _made(self, made: Stored) -> Job[Any]:
+    def _made(self, made: Enqueued) -> Job[Any]:
         return Job(made.id, self._operator, self._find_task, created=made.created)
 
 

@@ -45,6 +45,7 @@ from leasehold.domain.errors import (
     error_code,
 )
 from leasehold.domain.frozen import frozen
+from leasehold.domain.job import Enqueued
 from leasehold.errors import PartlyStored, RemoteError
 
 T = TypeVar("T")
@@ -219,33 +220,25 @@ class NewJob(CallOptions, total=False):
     args: Mapping[str, Any]
 
 
-@frozen
-class Stored:
-    """A job that was created, or an existing one with the same unique key or idempotency key."""
-
-    id: str
-    created: bool
-
-    @classmethod
-    def of(cls, response: Response) -> Stored:
-        return cls(response.of("id"), response.of("created"))
+def enqueued_of(response: Response) -> Enqueued:
+    return Enqueued(response.of("id"), response.of("created"))
 
 
 def enqueue(
     task: str, args: Mapping[str, Any] | None, key: str | None, options: CallOptions
-) -> Exchange[Stored]:
+) -> Exchange[Enqueued]:
     """Enqueue one job. The key makes the request safe to repeat: the server recognises it and stores one job."""
     body = _body({**options, "task": task, "args": args or {}})
-    return Stored.of((yield _once("/v1/jobs", body, _checked_key(key))))
+    return enqueued_of((yield _once("/v1/jobs", body, _checked_key(key))))
 
 
-def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Exchange[list[Stored]]:
-    key, made = _checked_key(key), list[Stored]()
+def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Exchange[list[Enqueued]]:
+    key, made = _checked_key(key), list[Enqueued]()
     for number, jobs in enumerate(_pieces(calls)):
         request = _once("/v1/jobs/batch", {"jobs": [_body(job) for job in jobs]}, f"{key}/{number}")
         try:
             response = yield request
-            made += [Stored.of(Response(response.status, one)) for one in response.of("jobs")]
+            made += [enqueued_of(Response(response.status, one)) for one in response.of("jobs")]
         except LeaseholdError as error:
             if not made:
                 raise

@@ -20,7 +20,7 @@ from leasehold.domain.checks.texts import Names, checked_name, checked_names
 from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidInput, JobNotFound, JobNotSucceeded, WaitTimedOut
 from leasehold.domain.groups import FiledResult, GroupStatus
-from leasehold.domain.job import Job
+from leasehold.domain.job import Enqueued, Job
 from leasehold.domain.records import TaskCard
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopReport, StopRequest
@@ -34,7 +34,7 @@ from leasehold.remote.exchange import (
     Exchange,
     Request,
     Response,
-    Stored,
+    enqueued_of,
     get,
     once,
     part,
@@ -128,9 +128,9 @@ class RemoteOperator:
     def task_cards(self) -> list[TaskCard]:
         return self.transport.run(once(get("/v1/tasks"), lambda response: read(list[TaskCard], response)))
 
-    def run_schedule(self, name: str, actor: str | None) -> Stored:
+    def run_schedule(self, name: str, actor: str | None) -> Enqueued:
         _refuse_actor(actor)
-        return self.transport.run(once(post(f"/v1/schedules/{part(name)}/run"), Stored.of))
+        return self.transport.run(once(post(f"/v1/schedules/{part(name)}/run"), enqueued_of))
 
 
 # -- a verb as a request -----------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ class ExternalAttempt(Attempt):
     _started = False
     _stopping_since: float | None = None
 
-    def watch(self, external: External, executions: Executions) -> None:
+    def prepare(self, external: External, executions: Executions) -> None:
         """On the loop, before it is run."""
         self.external = external
         self.executions = executions
@@ -91,7 +91,7 @@ class ExternalAttempt(Attempt):
             if self._placed:
                 outcome = Detached(str(error))
                 self._wake.clear()
-                await self._nap(AFTER_A_BUG)
+                await self._sleep(AFTER_A_BUG)
         self.task = None
         self.is_over = outcome is not None and not isinstance(outcome, Detached)
         ended(self, self.without_secrets(outcome))
@@ -105,7 +105,7 @@ class ExternalAttempt(Attempt):
             except Exception as error:
                 return outcome_of(error, self.definition)
             self.execution = name_of(grant)
-            if not await self._stored(
+            if not await self._call_store(
                 lambda store: store.place_execution(grant.id, grant.token, self.runner.site, self.execution),
                 otherwise=False,
             ):
@@ -115,9 +115,9 @@ class ExternalAttempt(Attempt):
             return await self._start(spec)
         self.execution = grant.execution_name
         self._placed = True
-        self._take_over()
+        self._adopt()
         self._output.go_on_from(
-            await self._stored(lambda store: store.log_mark(grant.id, grant.attempt), otherwise=None)
+            await self._call_store(lambda store: store.log_mark(grant.id, grant.attempt), otherwise=None)
         )
         if self._started or self.cause is not None:
             return await self._follow()
@@ -132,7 +132,7 @@ class ExternalAttempt(Attempt):
         arguments = self.definition.decode_arguments(self.grant.args)
         return self.external.to_spec(await self.definition.handler(**arguments))
 
-    def _take_over(self) -> None:
+    def _adopt(self) -> None:
         """Take over from the previous worker: when the execution was started, and which stop was requested."""
         grant, now = self.grant, time.monotonic()
         age = grant.execution_age
@@ -163,16 +163,18 @@ class ExternalAttempt(Attempt):
                 if isinstance(error, LeaseholdError) or time.monotonic() >= gives_up_at:
                     return await self._never_started(Failure(f"could not be started: {error}"))
                 logger.warning("job %s could not be started; trying again: %s", self.grant.id, error)
-                await self._nap(1.0)
+                await self._sleep(1.0)
                 if self.cause is not None:
                     return await self._follow()
         if (
             start is Start.FENCED
-            and (await self._ask(lambda: runner.probe(name))).phase is not Phase.TOMBSTONE
+            and (await self._call_runner(lambda: runner.probe(name))).phase is not Phase.TOMBSTONE
         ):
             return None  # a newer lease has it
         if start is not Start.FENCED:
-            if not await self._stored(lambda store: store.mark_started(self.grant.id, token), otherwise=True):
+            if not await self._call_store(
+                lambda store: store.mark_started(self.grant.id, token), otherwise=True
+            ):
                 return None
             self._started = True
             if start is Start.STARTED:
@@ -186,12 +188,12 @@ class ExternalAttempt(Attempt):
             self._wake.clear()
             if self.cause in LEAVING:
                 return self.outcome_when_stopped()
-            state = await self._ask(lambda: runner.probe(name))
+            state = await self._call_runner(lambda: runner.probe(name))
             if self.cause in LEAVING and state.phase is not Phase.EXITED:
                 continue  # the cause came during the look
             if self.cause is not None and state.phase is not Phase.EXITED:
                 await self._stop()
-                state = await self._ask(lambda: runner.probe(name))
+                state = await self._call_runner(lambda: runner.probe(name))
             if state.phase is Phase.RUNNING:
                 found = await self._wait()
                 if found is None:
@@ -209,13 +211,13 @@ class ExternalAttempt(Attempt):
         try:
             return await asyncio.wait_for(self.executions.ended(self, self._wake), max(overdue, 1.0))
         except TimeoutError:
-            await self._ask(lambda: self.runner.stop(self.execution, 0.0))
+            await self._call_runner(lambda: self.runner.stop(self.execution, 0.0))
             return None
 
     async def _stop(self) -> None:
         if self._stopping_since is None:
             grace = self.external.grace
-            await self._ask(lambda: self.runner.stop(self.execution, grace))
+            await self._call_runner(lambda: self.runner.stop(self.execution, grace))
             self._stopping_since = time.monotonic()
 
     # -- the end ---------------------------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ class ExternalAttempt(Attempt):
         name, runner = self.execution, self.runner
         if state.phase is Phase.EXITED:
             try:
-                collected = await self._ask(lambda: runner.collect(name))
+                collected = await self._call_runner(lambda: runner.collect(name))
             except NothingToCollect:
                 return None
             except InvalidInput as error:
@@ -234,7 +236,7 @@ class ExternalAttempt(Attempt):
                 return self._unless_stopped(Stopped())  # by us, or by an earlier worker
             return await self._judge_exit(collected)  # a requested stop came too late
         # Also if there is a tombstone: its writer may have frozen before it had closed every way to a start.
-        state = await self._ask(lambda: runner.tombstone(name))
+        state = await self._call_runner(lambda: runner.tombstone(name))
         if state.phase is not Phase.TOMBSTONE:
             return None  # alive after all, or it has exited
         gone = "has vanished: nobody knows how it ended" if self._started else "was stopped before it began"
@@ -278,7 +280,7 @@ class ExternalAttempt(Attempt):
 
     async def _never_started(self, outcome: Outcome) -> Outcome | None:
         """We could not start it. Another worker may have, or may be about to."""
-        state = await self._ask(lambda: self.runner.tombstone(self.execution))
+        state = await self._call_runner(lambda: self.runner.tombstone(self.execution))
         return self._unless_stopped(outcome) if state.phase is Phase.TOMBSTONE else await self._follow()
 
     def _unless_stopped(self, outcome: Outcome) -> Outcome | None:
@@ -305,7 +307,7 @@ class ExternalAttempt(Attempt):
     def read_output(self) -> None:
         self._output.read()
 
-    async def _ask(self, verb: Callable[[], T]) -> T:
+    async def _call_runner(self, verb: Callable[[], T]) -> T:
         """Call the runner until it answers. Raises StopRequested if the execution has to be left alone meanwhile."""
         pause = 0.2
         while True:
@@ -322,18 +324,18 @@ class ExternalAttempt(Attempt):
             await asyncio.sleep(pause)
             pause = min(pause * 2, 10.0)
 
-    async def _stored(self, ask: Callable[[Any], T], otherwise: T) -> T:
+    async def _call_store(self, call: Callable[[Any], T], otherwise: T) -> T:
         """Call the store; False from a write: the lease is lost. `otherwise` is returned if the database is away when
         the execution has to be stopped. The stop comes first: nothing may be settled while the execution lives."""
         store = self.needed_journal().store
         try:
-            return await self.executions.call(lambda: self.patiently(lambda: ask(store)))
+            return await self.executions.call(lambda: self.patiently(lambda: call(store)))
         except StopRequested:
             if not self._placed or self.cause in LEAVING:
                 raise
             return otherwise
 
-    async def _nap(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
         try:
             await asyncio.wait_for(self._wake.wait(), seconds)
         except TimeoutError:

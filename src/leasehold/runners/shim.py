@@ -46,7 +46,7 @@ def main(run: str, token: int) -> None:
     os.setsid()
     os.chdir(run)
     _leave_the_starters_files()
-    lock = _take_over(token)
+    lock = _lock_out_older(token)
     if lock is None:
         os._exit(NOT_STARTED)
     os.set_inheritable(lock, True)
@@ -61,7 +61,7 @@ def _leave_the_starters_files() -> None:
         os.dup2(source, target)
 
 
-def _take_over(token: int) -> int | None:
+def _lock_out_older(token: int) -> int | None:
     """Return the lock if this shim may run the command. It checks for a fence after it takes the lock: a process that
     raises the fence and then probes the lock sees this shim, or this shim sees the fence."""
     lock = os.open("lock", os.O_RDWR | os.O_CREAT, 0o600)

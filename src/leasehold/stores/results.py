@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from leasehold.domain.capacity import Holder
 from leasehold.domain.frozen import frozen
-from leasehold.domain.job import Job, Sighting
+from leasehold.domain.job import Enqueued, Job, Sighting
 from leasehold.domain.outcome import Outcome
 from leasehold.domain.search import FailedJob
 from leasehold.domain.states import State
@@ -16,13 +16,6 @@ from leasehold.domain.stop import StoppedJob
 
 Order = Literal["mixed", "turns", "strict"]
 """How a claim serves several queues."""
-
-
-class Enqueued(NamedTuple):
-    """`id` is the new job's, or the one that was there already."""
-
-    id: str
-    created: bool
 
 
 class Once(NamedTuple):

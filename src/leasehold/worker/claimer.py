@@ -40,7 +40,7 @@ class Room(NamedTuple):
 
     on_loop: int
     in_threads: int
-    outside: int
+    external: int
 
 
 NO_ROOM = Room(0, 0, 0)
@@ -120,14 +120,16 @@ class Claimer:
         """Set by a wake-up, a freed place, or the drain."""
         self._on_work = on_work
         # Deliveries are left out until there is a webhook: a worker without async tasks needs no claim for them.
-        inside = {name: task for name, task in tasks.items() if task.external is None}
-        self._async_tasks = [name for name, task in inside.items() if task.is_async and name != WEBHOOK_TASK]
-        self._sync_tasks = [name for name, task in inside.items() if not task.is_async]
+        in_process = {name: task for name, task in tasks.items() if task.external is None}
+        self._async_tasks = [
+            name for name, task in in_process.items() if task.is_async and name != WEBHOOK_TASK
+        ]
+        self._sync_tasks = [name for name, task in in_process.items() if not task.is_async]
         self._task_names = self._async_tasks + self._sync_tasks
-        self._known_outside = _outside(tasks)
+        self._known_external = _external(tasks)
         self._loop_turns = QueueRotation(settings.queues, settings.queue_order == "strict")
         self._thread_turns = QueueRotation(settings.queues, settings.queue_order == "strict")
-        self._outside_turns = QueueRotation(settings.queues, settings.queue_order == "strict")
+        self._external_turns = QueueRotation(settings.queues, settings.queue_order == "strict")
         self._was_empty = False
         self._claimed_tasks: list[list[str]] = []
         self._absent_on_loop = Absence()
@@ -190,8 +192,8 @@ class Claimer:
                 if self.waits_for_place:
                     await self._changed.wait()
                     continue
-                requested = self._ask(room)
-            grants = await self._answer(requested)
+                requested = self._send_claim(room)
+            grants = await self._receive(requested)
             sent_at, requested = requested.sent_at, None
             if grants is None:
                 continue
@@ -200,7 +202,7 @@ class Claimer:
                 room = self._room(grants)
                 if room != NO_ROOM:
                     self._changed.clear()
-                    requested = self._ask(room)
+                    requested = self._send_claim(room)
             await self._begin(grants, sent_at)
             if not grants and requested is None and not self.draining:
                 opens_in = self._opens_in()
@@ -212,20 +214,22 @@ class Claimer:
         """Return the room besides the jobs that are coming."""
         if len(self._settler) >= MOST_UNSETTLED:
             return NO_ROOM
-        outside_tasks = self._outside_tasks
+        external_tasks = self._external_tasks
         tasks = [grant.task for grant in coming]
         in_threads = _count(tasks, self._sync_tasks)
-        outside = _count(tasks, outside_tasks)
-        on_loop = len(coming) - in_threads - outside
+        external = _count(tasks, external_tasks)
+        on_loop = len(coming) - in_threads - external
         loop_room = self._settings.concurrency - self._starter.on_loop - on_loop if self._async_tasks else 0
         thread_room = self._starter.thread_room - in_threads if self._sync_tasks else 0
-        outside_room = self._settings.max_executions - self._starter.outside - outside if outside_tasks else 0
-        return Room(*(min(max(0, room), MOST_CLAIMED) for room in (loop_room, thread_room, outside_room)))
+        external_room = (
+            self._settings.max_executions - self._starter.external - external if external_tasks else 0
+        )
+        return Room(*(min(max(0, room), MOST_CLAIMED) for room in (loop_room, thread_room, external_room)))
 
     @property
-    def _outside_tasks(self) -> list[str]:
+    def _external_tasks(self) -> list[str]:
         """The external tasks. A worker that claims nothing by itself also sees those registered since it began."""
-        return self._known_outside if self._settings.claims else _outside(self._tasks)
+        return self._known_external if self._settings.claims else _external(self._tasks)
 
     @property
     def sites(self) -> list[str]:
@@ -245,7 +249,7 @@ class Claimer:
     def _reachable(self) -> dict[str, AnyRunner]:
         """The runners that answer, by the tasks that they run."""
         found: dict[str, AnyRunner] = {}
-        for name in self._outside_tasks:
+        for name in self._external_tasks:
             external = self._tasks[name].external
             try:
                 if external is not None and external.runner.site:
@@ -259,14 +263,14 @@ class Claimer:
         """Adopt for a host of `run_now`: no other worker would take what an earlier host has left here."""
         self._changed.clear()
         room = self._room()
-        if room.outside and not self.draining:
+        if room.external and not self.draining:
             loop = asyncio.get_running_loop()
             requested = ClaimUnderWay(
-                time.monotonic(), loop.run_in_executor(self._executor, self._adopt, room.outside)
+                time.monotonic(), loop.run_in_executor(self._executor, self._adopt, room.external)
             )
-            await self._begin(await self._answer(requested) or [], requested.sent_at)
+            await self._begin(await self._receive(requested) or [], requested.sent_at)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), self._settings.poll if room.outside else None)
+            await asyncio.wait_for(self._changed.wait(), self._settings.poll if room.external else None)
 
     def _adopt(self, room: int) -> list[Grant]:
         """Runs in a thread."""
@@ -296,22 +300,22 @@ class Claimer:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
 
-    def _ask(self, room: Room) -> ClaimUnderWay:
+    def _send_claim(self, room: Room) -> ClaimUnderWay:
         answer = asyncio.get_running_loop().run_in_executor(self._executor, self._claim, room)
         return ClaimUnderWay(time.monotonic(), answer)
 
-    async def _answer(self, requested: ClaimUnderWay) -> list[Grant] | None:
+    async def _receive(self, requested: ClaimUnderWay) -> list[Grant] | None:
         """Return None if the database did not answer, which does not mean that there was nothing."""
         try:
             grants = await requested.answer
         except StoreError as error:
-            await self._sit_out(error)
+            await self._wait_out(error)
             return None
         except Exception as error:
             # A bug, or a database that answers strangely: log it each time. A worker that stops claiming while it looks
             # alive would be worse.
             logger.exception("claim: unexpected error; continuing")
-            await self._sit_out(error)
+            await self._wait_out(error)
             return None
         self.trouble = None
         if grants:
@@ -327,18 +331,18 @@ class Claimer:
     def _claim(self, room: Room) -> list[Grant]:
         """Runs in a thread. First adopts executions that no worker watches."""
         self._claimed_tasks = []
-        grants = self._adopt(room.outside)
-        left = room.outside - len(grants)
-        grants += self._claim_from_queues(self._outside_tasks, left, self._outside_turns) if left else []
-        return grants + self._claim_inside(room.on_loop, room.in_threads)
+        grants = self._adopt(room.external)
+        left = room.external - len(grants)
+        grants += self._claim_from_queues(self._external_tasks, left, self._external_turns) if left else []
+        return grants + self._claim_in_process(room.on_loop, room.in_threads)
 
-    def _claim_inside(self, loop_room: int, thread_room: int) -> list[Grant]:
+    def _claim_in_process(self, loop_room: int, thread_room: int) -> list[Grant]:
         if self._was_empty and not self.in_trouble and loop_room and thread_room:
             # Idle: one claim for both kinds of places, with room for whatever it finds.
             grants = self._claim_from_queues(self._task_names, min(loop_room, thread_room), self._loop_turns)
             self._was_empty = not grants
             return grants
-        grants = self._find_forgotten() if self.in_trouble else []
+        grants = self._recover_lost_grants() if self.in_trouble else []
         passed_over = self._absent_on_loop.noted or self._absent_in_threads.noted
         left = max(0, loop_room - len(grants))
         on_loop = self._claim_tasks(self._async_tasks, left, self._absent_on_loop, self._loop_turns)
@@ -352,7 +356,7 @@ class Claimer:
         self._was_empty = not grants
         if self._was_empty and passed_over and loop_room and thread_room:
             # An empty answer would let us sleep: look for the skipped tasks after all.
-            return self._claim_inside(loop_room, thread_room)
+            return self._claim_in_process(loop_room, thread_room)
         return grants
 
     def _claim_tasks(self, tasks: list[str], room: int, absent: Absence, turns: QueueRotation) -> list[Grant]:
@@ -367,29 +371,29 @@ class Claimer:
         turns.served(grants)
         return grants
 
-    def _find_forgotten(self) -> list[Grant]:
+    def _recover_lost_grants(self) -> list[Grant]:
         """After trouble, find leases in our name whose grant never reached us: they are ours."""
         held = self._store.find_held(self._settings.name)
-        forgotten = {grant.id: grant for grant in held if grant.id not in self._attempts.held}
+        lost = {grant.id: grant for grant in held if grant.id not in self._attempts.held}
         # These were not run, and must not be: only an execution elsewhere has to be taken over, and stopped.
         late = [
             grant
-            for grant in forgotten.values()
+            for grant in lost.values()
             if grant.seconds_left is not None and grant.seconds_left <= 0 and grant.execution_site is None
         ]
         if late:
             self._store.settle([Ending(grant.id, grant.token, Expired()) for grant in late])
             for grant in late:
-                del forgotten[grant.id]
-        if not forgotten:
+                del lost[grant.id]
+        if not lost:
             return []
         # It is unknown how much of their time has passed; a renewal makes them as good as new.
-        leases = {grant.id: grant.token for grant in forgotten.values()}
+        leases = {grant.id: grant.token for grant in lost.values()}
         renewed = [renewal.id for renewal in self._store.renew(leases) if renewal.extended]
         logger.info("%d lease(s) were granted, but the database's answer was lost", len(renewed))
-        return [forgotten[job_id] for job_id in renewed]
+        return [lost[job_id] for job_id in renewed]
 
-    async def _sit_out(self, error: Exception) -> None:
+    async def _wait_out(self, error: Exception) -> None:
         if type(self.trouble) is not type(error):
             logger.warning("no claims for now: %s", error)
         self.trouble = error
@@ -400,5 +404,5 @@ def _count(tasks: Sequence[str], wanted: Sequence[str]) -> int:
     return sum(map(set(wanted).__contains__, tasks)) if tasks and wanted else 0
 
 
-def _outside(tasks: Mapping[str, TaskDefinition]) -> list[str]:
+def _external(tasks: Mapping[str, TaskDefinition]) -> list[str]:
     return [name for name, task in list(tasks.items()) if task.external is not None]

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import AtCapacity, DatabaseUnreachable, InvalidInput, JobNotFound
 from leasehold.domain.frozen import frozen
-from leasehold.domain.job import Grant, NewJob, Sighting
+from leasehold.domain.job import Enqueued, Grant, NewJob, Sighting
 from leasehold.domain.records import NotRun
 from leasehold.run.attempt import Attempt
-from leasehold.stores.results import Denied, Enqueued, Full
+from leasehold.stores.results import Denied, Full
 from leasehold.worker.settings import WorkerSettings, new_worker_name
 from leasehold.worker.worker import Worker
 

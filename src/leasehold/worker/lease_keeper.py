@@ -38,35 +38,35 @@ class LeaseKeeper(Service):
         super().__init__("lease keeper", self._beat, first=0.05, slowest=1.0)
         self._store = store
         self._attempts = attempts
-        self._hears = listens
+        self._listens = listens
         """Whether stop requests of other processes arrive as hints."""
         self._next_at = float("inf")
         """When the next beat is due; infinite during a beat, so that no lease that comes meanwhile is missed."""
-        self._look_at = float("inf")
+        self._read_flags_at = float("inf")
         """When to read the flags; infinite: no read is requested."""
-        self._looked_at = float("-inf")
-        self._look_again = False
+        self._flags_read_at = float("-inf")
+        self._read_flags_again = False
         self.beats = 0
         """Renewal statements sent."""
-        self.looks = 0
+        self.flag_reads = 0
         """Reads of flags sent."""
 
     def expect(self, renew_at: float) -> None:
         """Leases have come, the first of which is due then. The keeper may be asleep for longer than they last."""
-        if not self._hears():
-            renew_at = min(renew_at, self._looked_at + READ_FLAGS_EVERY)
+        if not self._listens():
+            renew_at = min(renew_at, self._flags_read_at + READ_FLAGS_EVERY)
         if renew_at < self._next_at:
             self._next_at = renew_at
             self.nudge()
 
-    def look(self) -> None:
+    def expect_flag(self) -> None:
         """A stop may have been requested. Callable from any thread; many calls cause one read."""
-        self._look_again = True
-        look_at = self._looked_at + READ_FLAGS_GAP
-        if look_at < self._look_at:
-            self._look_at = look_at
-            if look_at < self._next_at:
-                self._next_at = look_at
+        self._read_flags_again = True
+        read_at = self._flags_read_at + READ_FLAGS_GAP
+        if read_at < self._read_flags_at:
+            self._read_flags_at = read_at
+            if read_at < self._next_at:
+                self._next_at = read_at
                 self.nudge()
 
     def stop(self) -> None:
@@ -78,29 +78,29 @@ class LeaseKeeper(Service):
         held = list(self._attempts.held.values())
         if held and _due(held) <= time.monotonic():
             self._renew(held)
-        if self._look_at <= time.monotonic():
-            self._look()
+        if self._read_flags_at <= time.monotonic():
+            self._read_flags()
         held = list(self._attempts.held.values())
         now = time.monotonic()
-        if held and not self._hears():
-            self._look_at = min(self._look_at, max(now, self._looked_at + READ_FLAGS_EVERY))
-        self._next_at = min(self._next_at, self._look_at, _due(held) if held else now + IDLE)
+        if held and not self._listens():
+            self._read_flags_at = min(self._read_flags_at, max(now, self._flags_read_at + READ_FLAGS_EVERY))
+        self._next_at = min(self._next_at, self._read_flags_at, _due(held) if held else now + IDLE)
         return max(0.01, self._next_at - now)
 
-    def _look(self) -> None:
+    def _read_flags(self) -> None:
         """Read the flags, and once more after the gap: an attempt claimed a moment ago may not be in the books yet."""
         # In this order: no request from here on is lost.
-        self._look_at = float("inf")
-        self._looked_at = time.monotonic()
-        again, self._look_again = self._look_again, False
+        self._read_flags_at = float("inf")
+        self._flags_read_at = time.monotonic()
+        again, self._read_flags_again = self._read_flags_again, False
         if again:
-            self._look_at = self._looked_at + READ_FLAGS_GAP
+            self._read_flags_at = self._flags_read_at + READ_FLAGS_GAP
         held = {run.grant.id: run for run in self._attempts.unfinished()}
         if not held:
             return
         leases = {job_id: (run.grant.seq, run.grant.token) for job_id, run in held.items()}
         flags = self._store.read_flags(leases)
-        self.looks += 1
+        self.flag_reads += 1
         for job_id, flag in flags.items():
             self._flagged(held[job_id], flag)
 

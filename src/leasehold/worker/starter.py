@@ -66,7 +66,7 @@ class Starter:
         self._threads = HandlerThreads(self.thread_count)
         self.on_loop = 0
         self.in_threads = 0
-        self.outside = 0
+        self.external = 0
         self._queued: dict[Attempt, None] = {}
         """Attempts waiting for a thread. `pop` is atomic: the thread or watch that pops one owns it."""
         self._left_threads: deque[tuple[Attempt, Outcome | None, float]] = deque()
@@ -109,15 +109,15 @@ class Starter:
         tasks, held, now = self.tasks, self.attempts.held, time.monotonic()
         journal, events, resources = self.journal, self.events, self.resources
         runs = []
-        on_loop = outside = 0
+        on_loop = externals = 0
         renew_at = float("inf")
         for grant in grants:
             definition = tasks[grant.task]
             run: Attempt
             if definition.external is not None:
                 run = external = ExternalAttempt(grant, definition, now, sent_at, journal, events, resources)
-                external.watch(definition.external, self.executions)
-                outside += 1
+                external.prepare(definition.external, self.executions)
+                externals += 1
             elif definition.in_process:
                 run = in_process = ProcessAttempt(grant, definition, now, sent_at, journal, events)
                 in_process.processes = self.processes
@@ -131,8 +131,8 @@ class Starter:
             held[grant.id] = run
             runs.append(run)
         self.on_loop += on_loop
-        self.outside += outside
-        self.in_threads += len(runs) - on_loop - outside
+        self.external += externals
+        self.in_threads += len(runs) - on_loop - externals
         self.keeper.expect(renew_at)
         return runs
 
@@ -142,7 +142,7 @@ class Starter:
             start_task(self._loop, run, self._steps(run, self._left_loop))
         elif isinstance(run, ExternalAttempt):
             self.attempts.end_of(run).add_done_callback(lambda _: self.executions.settled(run))
-            start_task(self._loop, run, self._steps(run, self._left_outside))
+            start_task(self._loop, run, self._steps(run, self._left_external))
         else:
             self._queued[run] = None
             self._threads.submit(lambda: self._run_in_thread(run))
@@ -174,8 +174,8 @@ class Starter:
             self.settler.put(run, HandedBack(NO_THREAD))
 
     # -- end -------------------------------------------------------------------------------------------------------
-    def _left_outside(self, run: Attempt, outcome: Outcome | None) -> None:
-        self.outside -= 1
+    def _left_external(self, run: Attempt, outcome: Outcome | None) -> None:
+        self.external -= 1
         self._left(run, outcome)
 
     def _left_loop(self, run: Attempt, outcome: Outcome | None) -> None:

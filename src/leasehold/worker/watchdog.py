@@ -30,7 +30,7 @@ class StallWatch:
     hooks: HookDispatcher
     stop: Callable[[Attempt, StopCause], None]
 
-    def look(self, run: Attempt, now: float) -> None:
+    def check(self, run: Attempt, now: float) -> None:
         """Report once per silence: an attempt that gives a sign of life and falls silent again is reported again."""
         limit = run.stall_after
         received_at = max(run.started_at, run.reported_at)
@@ -59,7 +59,7 @@ WATCH_EVERY = 0.2
 
 
 @dataclass(eq=False)
-class Watch:
+class Watchdog:
     attempts: Attempts
     starter: Starter
     stalls: StallWatch
@@ -74,9 +74,9 @@ class Watch:
             for run in self.attempts.unfinished():
                 # An attempt that has not begun yet checks its limits itself.
                 if run.started_at:
-                    self._look(run, now)
+                    self._check(run, now)
 
-    def _look(self, run: Attempt, now: float) -> None:
+    def _check(self, run: Attempt, now: float) -> None:
         if run.cause is not None:
             if now >= run.stopped_at + run.patience(self.stop_grace):
                 self._abandon(run)
@@ -86,7 +86,7 @@ class Watch:
             logger.warning("job %s: its lease could not be renewed; stopping it", run.grant.id)
             self.attempts.stop(run, "unrenewed")
         elif run.stall_after is not None:
-            self.stalls.look(run, now)
+            self.stalls.check(run, now)
 
     def _abandon(self, run: Attempt) -> None:
         logger.error(

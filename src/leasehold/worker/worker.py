@@ -40,7 +40,7 @@ from leasehold.worker.service import HandlerThreads, Role, Service, StoreThreads
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
 from leasehold.worker.starter import Starter
-from leasehold.worker.watchdog import StallWatch, Watch
+from leasehold.worker.watchdog import StallWatch, Watchdog
 from leasehold.worker.writers import BatchWriter, EventWriter
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Worker:
             self._coroutines = [
                 asyncio.create_task(self._intake_until_done(), name="leasehold intake"),
                 asyncio.create_task(self.settler.run(), name="leasehold settler"),
-                asyncio.create_task(self._watch.run(), name="leasehold watch"),
+                asyncio.create_task(self._watchdog.run(), name="leasehold watch"),
             ]
             log_queues(self.settings, self._tasks)
             self._lives = True
@@ -228,7 +228,7 @@ class Worker:
             on_work=self._wakeups.stir,
         )
         stalls = StallWatch(self.events, self.deliverer, self.attempts.stop)
-        self._watch = Watch(self.attempts, self.starter, stalls, settings.stop_grace, self._abandoned)
+        self._watchdog = Watchdog(self.attempts, self.starter, stalls, settings.stop_grace, self._abandoned)
         self._scheduler = Scheduler(
             store, settings.name, self._tasks, self._schedules, starting=not settings.burst
         )
@@ -322,7 +322,7 @@ class Worker:
 
     def _received(self, loop: asyncio.AbstractEventLoop, hint: Hint) -> None:
         if Hint.STOP in hint:
-            self.keeper.look()
+            self.keeper.expect_flag()
         if Hint.WORK in hint:
             self._call_on(loop, self._changed.set)
         if Hint.HOOKS in hint:

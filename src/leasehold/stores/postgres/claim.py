@@ -131,7 +131,7 @@ class PostgresClaims(JobStore):
         return self._postgres.clock.monotonic()
 
     def _find_due_groups(self, where: Where, waits: list[float]) -> DueGroups:
-        rows = self._postgres.read(lambda session: session.tuples("look", **where))
+        rows = self._postgres.read(lambda session: session.tuples("find_due_groups", **where))
         by_source: dict[str, list[DueGroup]] = {"gate": [], "limited": [], "plain": [], "lane": []}
         for source, gate, priority, due, first in _without_later(rows, waits):
             by_source[source].append(DueGroup(gate, priority, due, first))
@@ -145,7 +145,9 @@ class PostgresClaims(JobStore):
         open_gates, opening = self._postgres.read(lambda session: self._open_gates(session, gates))
         waits += opening
         if open_gates:
-            rows = self._postgres.read(lambda session: session.tuples("look_limited", gates=open_gates))
+            rows = self._postgres.read(
+                lambda session: session.tuples("find_limited_groups", gates=open_gates)
+            )
             for source, gate, priority, due, first in _without_later(rows, waits):
                 groups = found.limited if source == "plain" else found.limited_lanes
                 groups.append(DueGroup(gate, priority, due, first))

@@ -12,7 +12,7 @@ from typing import Any
 import psycopg
 from psycopg.errors import DataError, UniqueViolation
 
-from leasehold.domain.job import PLAIN, AlikeJobs, NewJob
+from leasehold.domain.job import PLAIN, AlikeJobs, Enqueued, NewJob
 from leasehold.domain.records import Finding, Verdict
 from leasehold.stores.caller_transaction import Borrowed, BorrowedSession, Execute, as_dollars
 from leasehold.stores.database.database import Clock, Session, beside_transaction
@@ -39,7 +39,7 @@ from leasehold.stores.postgres.database import (
     qualified,
 )
 from leasehold.stores.postgres.mirror import PostgresMirrors
-from leasehold.stores.results import Ending, Enqueued
+from leasehold.stores.results import Ending
 from leasehold.stores.verbs.audit import changed
 from leasehold.stores.verbs.caller_transaction import another_database, filled_in, insert_parameters
 from leasehold.stores.verbs.enqueue import is_plain, keep_long_names
@@ -185,7 +185,7 @@ class PostgresEnlisting(PostgresClaims):
                 self._database.transact(lambda own: keep_long_names(own, jobs))
 
     def _notify_within(
-        self, session: Session, changed: Groups, opened: Mapping[str, bool], filed: set[str]
+        self, session: Session, changed: Groups, opened: Mapping[str, bool], cancelled: set[str]
     ) -> None:
         for opens in (True, False):
             some = {name: live for name, live in changed.items() if (name in opened) is opens}

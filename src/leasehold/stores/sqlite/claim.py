@@ -62,14 +62,14 @@ class SqliteClaims(JobStore):
         now = session.now()
         found = DueGroups(
             gates,
-            _probe(session, "look_ready", gates, now, waits),
-            _probe(session, "look_tickets", [*gates, ANY_GATE], now, waits),
+            _probe(session, "find_ready_groups", gates, now, waits),
+            _probe(session, "find_ticket_groups", [*gates, ANY_GATE], now, waits),
         )
         if len(gates) < len(rows):
             limited, opening = self._open_gates(session, [gate for gate, has_limits in rows if has_limits])
             waits += opening
-            found.limited.extend(_probe(session, "look_ready", limited, now, waits))
-            found.limited_lanes.extend(_probe(session, "look_tickets", limited, now, waits))
+            found.limited.extend(_probe(session, "find_ready_groups", limited, now, waits))
+            found.limited_lanes.extend(_probe(session, "find_ticket_groups", limited, now, waits))
         return found
 
 
@@ -127,7 +127,7 @@ class LaneTake:
         heads, cleared = _heads(session, groups, open_gates, room)
         if not heads:
             return Taken([], cleared)
-        session.run("lease_lane_heads", worker=self.worker, heads=Records(heads))
+        session.run("claim_lane_heads", worker=self.worker, heads=Records(heads))
         session.run("hold_lanes", heads=Records(heads))
         session.run("leave_lanes", heads=Records(heads))
         since = [round(head["available_at"].timestamp() * 1e6) for head in heads]
@@ -148,8 +148,8 @@ def _lease(session: SqliteSession, worker: str, found: Sequence[Due], limited: b
     if not found:
         return []
     seqs = [seq for _, _, seq in found]
-    session.run("lease_ready", worker=worker, seqs=seqs)
-    session.run("leave_ready", seqs=seqs)
+    session.run("claim_ready", worker=worker, seqs=seqs)
+    session.run("drop_ready", seqs=seqs)
     return _grants(session, seqs, [at for _, at, _ in found], limited)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from leasehold.domain.hooks import SUCCEEDED, Happened
-from leasehold.domain.job import TIED, NewJob
+from leasehold.domain.job import TIED, Enqueued, NewJob
 from leasehold.domain.records import Finding, Verdict
 from leasehold.stores.caller_transaction import Borrowed, Execute
 from leasehold.stores.database.database import Clock, Records, Session
@@ -27,7 +27,7 @@ from leasehold.stores.database.wakeups import (
     notify_here,
     tenants_of,
 )
-from leasehold.stores.results import Ending, Enqueued
+from leasehold.stores.results import Ending
 from leasehold.stores.sqlite.claim import SqliteClaims
 from leasehold.stores.sqlite.database import STATEMENTS, SqliteDatabase, SqliteWakeups
 from leasehold.stores.sqlite.mirror import SqliteMirrors
@@ -130,10 +130,10 @@ class SqliteEnlisting(SqliteClaims):
             make_limited_gates(session, missing)
 
     def _notify_within(
-        self, session: Session, changed: Groups, opened: Mapping[str, bool], filed: set[str]
+        self, session: Session, changed: Groups, opened: Mapping[str, bool], cancelled: set[str]
     ) -> None:
         """At once: a transaction that ends a job of the group waits for the one writer anyway."""
-        notify_groups(session, changed, opened, filed)
+        notify_groups(session, changed, opened, cancelled)
 
 
 # -- store -------------------------------------------------------------------------------------------------------------

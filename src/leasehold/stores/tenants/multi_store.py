@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Any, NoReturn, TypeVar, cast
 
 from leasehold.domain.errors import InvalidInput, StoreError, TenantNotFound
-from leasehold.domain.job import Grant, Job, NewJob, Renewal, Sighting
+from leasehold.domain.job import Enqueued, Grant, Job, NewJob, Renewal, Sighting
 from leasehold.domain.metrics import Rollup
 from leasehold.domain.states import Flag
 from leasehold.domain.stream import RunNotes
 from leasehold.stores.database.wakeups import Hint, NearWakeups, Wakeups, tenants_of
-from leasehold.stores.results import Denied, Ending, Enqueued, Full, Order, Record, Settled
+from leasehold.stores.results import Denied, Ending, Full, Order, Record, Settled
 from leasehold.stores.store import HandlerTransaction, JobStore
 from leasehold.stores.tenants.directory import Directory
 from leasehold.stores.tenants.due import DueInTenants

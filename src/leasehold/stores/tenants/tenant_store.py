@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar, cast
 
 from leasehold.domain.audit import AuditEntry
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.job import NewJob
+from leasehold.domain.job import Enqueued, NewJob
 from leasehold.domain.records import WorkerCard
 from leasehold.stores.database.wakeups import (
     Hint,
@@ -19,7 +19,6 @@ from leasehold.stores.database.wakeups import (
     notify_here,
     tenants_of,
 )
-from leasehold.stores.results import Enqueued
 from leasehold.stores.store import HandlerTransaction, JobStore
 from leasehold.stores.tenants.directory import Directory
 from leasehold.stores.verbs.audit import audited

@@ -13,11 +13,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leasehold.domain.errors import DuplicateJob, InvalidInput, JobNotFound
-from leasehold.domain.job import NewJob
+from leasehold.domain.job import Enqueued, NewJob
 from leasehold.stores.caller_transaction import Borrowed, Execute, aborrow, borrow, in_thread
 from leasehold.stores.database.database import Session
 from leasehold.stores.database.statements import PARAMETER
-from leasehold.stores.results import Enqueued
 from leasehold.stores.verbs.dependencies import check_order
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.groups import refuse_known_holds
@@ -93,7 +92,7 @@ class EnlistVerbs(EnqueueVerbs):
 
     @abstractmethod
     def _notify_within(
-        self, session: Session, changed: Groups, opened: Mapping[str, bool], filed: set[str]
+        self, session: Session, changed: Groups, opened: Mapping[str, bool], cancelled: set[str]
     ) -> None:
         """Notify groups, without locking them for as long as the transaction is open."""
 

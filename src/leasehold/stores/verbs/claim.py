@@ -12,15 +12,15 @@ from typing import Any, NamedTuple, Protocol
 from leasehold.domain import operate
 from leasehold.domain.capacity import Holder, retry_hint
 from leasehold.domain.errors import InvalidState, state_reported
-from leasehold.domain.job import Grant, Job, NewJob, Sighting, has_run_out
+from leasehold.domain.job import Enqueued, Grant, Job, NewJob, Sighting, has_run_out
 from leasehold.domain.lanes import DueGroup, DueGroups, Source
 from leasehold.domain.limits import Need
 from leasehold.domain.outcome import Expired, Lost
-from leasehold.domain.records import ask_again_in
+from leasehold.domain.records import claimable_in
 from leasehold.domain.settle import settle, settle_lost, time_is_over
 from leasehold.domain.states import State
 from leasehold.stores.database.database import Records, Row, Session
-from leasehold.stores.results import Denied, Enqueued, Full, Order
+from leasehold.stores.results import Denied, Full, Order
 from leasehold.stores.verbs.dependencies import without_locked_children
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.limits import (
@@ -316,7 +316,7 @@ def claim_in(
     if job.state is State.RUNNING and job.worker is not None:
         if _is_held(job, now):
             held = f"its lease is held by {job.worker}"
-            return Denied(job_id, job.state, held, retry_in=ask_again_in(job, now))
+            return Denied(job_id, job.state, held, retry_in=claimable_in(job, now))
         if sighting is None or not (sighting.matches(job) and sighting.missed(now)):
             first_look = _sight(session, job, job.worker, now, monotonic)
             again = "its lease has run out; it can be taken over after a second look"
@@ -332,7 +332,7 @@ def claim_in(
     if job.orphan and job.execution_site in sites:
         granted = operate.adopt(job, worker=worker, now=now)
     elif (why := _not_claimable(session, job, now, need)) is not None:
-        return Denied(job_id, job.state, why, retry_in=ask_again_in(job, now))
+        return Denied(job_id, job.state, why, retry_in=claimable_in(job, now))
     else:
         if need.rate is not None:
             session.run("move_rates", taken=Records([{"key": need.rate, "jobs": 1}]))

@@ -11,12 +11,12 @@ from typing import Any
 
 from leasehold.domain import operate
 from leasehold.domain.errors import DuplicateJob, IdempotencyKeyReused, StoreError
-from leasehold.domain.job import PLAIN, TIED, Job, NewJob
+from leasehold.domain.job import PLAIN, TIED, Enqueued, Job, NewJob
 from leasehold.domain.lanes import Ticket
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMark
 from leasehold.stores.database.database import Columns, Records, Row, Session
-from leasehold.stores.results import Enqueued, Once
+from leasehold.stores.results import Once
 from leasehold.stores.verbs.dependencies import check_order, wait_for_parents
 from leasehold.stores.verbs.groups import touch_groups
 from leasehold.stores.verbs.limits import GateVerbs, gate_of
@@ -56,10 +56,10 @@ class EnqueueVerbs(GateVerbs):
         self._make_gates(jobs)
         if not jobs:
             return []
-        store = _enqueue_plain if all(map(is_plain, jobs)) else enqueue_in
+        insert = _enqueue_plain if all(map(is_plain, jobs)) else enqueue_in
 
         def work(session: Session) -> list[Enqueued]:
-            made = store(session, jobs)
+            made = insert(session, jobs)
             if session.in_doubt:
                 # A row with our id was inserted by an earlier try whose reply was lost.
                 made = [
@@ -84,15 +84,17 @@ def enqueue_in(
     stopped = _find_stopped(session, jobs, marks)
     keep_long_names(session, jobs)
     changes = _GroupChanges(dict(groups))
-    answers = _insert_all(session, _held_where_needed(jobs, stopped), stopped, changes)
+    enqueued = _insert_all(session, _held_where_needed(jobs, stopped), stopped, changes)
     related = [job for job in jobs if job.after or job.follow_up_of is not None]
     if related:
-        changes.add(_relate(session, related, answers))
+        changes.add(_relate(session, related, enqueued))
     if stopped:
-        made_stopped = {job_id: mark for job_id, mark in stopped.items() if answers[job_id].created}
+        made_stopped = {job_id: mark for job_id, mark in stopped.items() if enqueued[job_id].created}
         changes.add(_cancel_stopped(session, made_stopped))
-    (notify or notify_groups)(session, changes.live, changes.opened, changes.filed - changes.opened.keys())
-    return [answers[job.id] for job in jobs]
+    (notify or notify_groups)(
+        session, changes.live, changes.opened, changes.cancelled - changes.opened.keys()
+    )
+    return [enqueued[job.id] for job in jobs]
 
 
 @dataclass(slots=True)
@@ -101,7 +103,7 @@ class _GroupChanges:
     """By how many each group's live jobs change."""
     opened: dict[str, bool] = field(default_factory=dict)
     """Groups with new jobs, and whether one of these is no follow-up."""
-    filed: set[str] = field(default_factory=set)
+    cancelled: set[str] = field(default_factory=set)
     """Groups with new jobs that are cancelled at once."""
 
     def add(self, more: Mapping[str, int]) -> None:
@@ -114,7 +116,7 @@ class _GroupChanges:
             if job.group is not None:
                 live[job.group] = live.get(job.group, 0) + 1
                 if job.id in stopped:
-                    self.filed.add(job.group)
+                    self.cancelled.add(job.group)
                 else:
                     opened[job.group] = opened.get(job.group, False) or job.follow_up_of is None
 
@@ -140,36 +142,36 @@ def _insert_all(
     session: Session, wanted: Sequence[NewJob], stopped: Collection[str], changes: _GroupChanges
 ) -> dict[str, Enqueued]:
     """Insert, until each job is stored or leads to the job that is there already."""
-    answers: dict[str, Enqueued] = {}
+    enqueued: dict[str, Enqueued] = {}
     for _ in range(_TRIES):
         changes.add(_replace_holders(session, wanted))
         inserted: dict[str, Inserted] = {}
         for batch in batches(wanted, _BULK):
             inserted |= _insert(session, batch)
-        answers |= {job_id: Enqueued(job_id, created=True) for job_id in inserted}
+        enqueued |= {job_id: Enqueued(job_id, created=True) for job_id in inserted}
         made = [job for job in wanted if job.id in inserted]
-        _file(session, made, inserted)
+        _write_tickets_and_tags(session, made, inserted)
         changes.add_jobs(made, stopped)
-        wanted = _settle_conflicts(session, [job for job in wanted if job.id not in inserted], answers)
+        wanted = _resolve_conflicts(session, [job for job in wanted if job.id not in inserted], enqueued)
         if not wanted:
-            return answers
+            return enqueued
     raise StoreError(f"the unique key of {len(wanted)} job(s) kept changing hands; enqueue again")
 
 
 Notify = Callable[[Session, Groups, Mapping[str, bool], set[str]], None]
 
 
-def notify_groups(session: Session, changed: Groups, opened: Mapping[str, bool], filed: set[str]) -> None:
-    """`opened` have new jobs. Follow-ups do not reopen a group: their parent may not know that it was stopped. `filed`
-    got only cancelled jobs."""
+def notify_groups(session: Session, changed: Groups, opened: Mapping[str, bool], cancelled: set[str]) -> None:
+    """`opened` have new jobs, `cancelled` have cancelled ones only. Follow-ups do not reopen a group: their parent may
+    not know that it was stopped."""
     for reopens in (True, False):
         touched = {name: changed[name] for name, one in opened.items() if one is reopens}
         if touched:
             touch_groups(session, touched, reopens)
-    if filed:
-        records = group_records({name: changed[name] for name in filed})
-        notify_about_groups(session, session.tuples("file_groups", groups=records), changed)
-    counted = opened.keys() | filed
+    if cancelled:
+        records = group_records({name: changed[name] for name in cancelled})
+        notify_about_groups(session, session.tuples("add_cancelled_to_groups", groups=records), changed)
+    counted = opened.keys() | cancelled
     bump_groups(session, {name: live for name, live in changed.items() if name not in counted})
 
 
@@ -179,18 +181,20 @@ def _cancel_stopped(session: Session, stopped: Mapping[str, StopMark]) -> Groups
     return write_moves(session, moves, now) if now is not None else {}
 
 
-def _relate(session: Session, jobs: Sequence[NewJob], answers: Mapping[str, Enqueued]) -> Groups:
+def _relate(session: Session, jobs: Sequence[NewJob], enqueued: Mapping[str, Enqueued]) -> Groups:
     """Tie new jobs to those they wait for, and to the one whose follow-up they are; the groups that this changes. A
     job that was there already keeps what it had."""
-    made = [job for job in jobs if answers[job.id] == Enqueued(job.id, created=True)]
+    made = [job for job in jobs if enqueued[job.id] == Enqueued(job.id, created=True)]
     requested = [{"parent_id": job.follow_up_of, "child_id": job.id} for job in made if job.follow_up_of]
     if requested:
         session.run("insert_follow_ups", follow_ups=Records(requested))
-    moves, now = wait_for_parents(session, made, {job_id: one.id for job_id, one in answers.items()})
+    moves, now = wait_for_parents(session, made, {job_id: one.id for job_id, one in enqueued.items()})
     return write_moves(session, moves, now) if now is not None else {}
 
 
-def _file(session: Session, jobs: Sequence[NewJob], inserted: Mapping[str, Inserted]) -> None:
+def _write_tickets_and_tags(
+    session: Session, jobs: Sequence[NewJob], inserted: Mapping[str, Inserted]
+) -> None:
     write_tickets(session, _tickets(jobs, inserted))
     tags = [{"name": tag, "job_id": job.id} for job in jobs for tag in job.tags]
     if tags:
@@ -208,26 +212,26 @@ def _tickets(jobs: Sequence[NewJob], inserted: Mapping[str, Inserted]) -> list[T
     return list(first.values())
 
 
-def _settle_conflicts(
-    session: Session, refused: Sequence[NewJob], answers: dict[str, Enqueued]
+def _resolve_conflicts(
+    session: Session, refused: Sequence[NewJob], enqueued: dict[str, Enqueued]
 ) -> list[NewJob]:
     """Find out why rows were not inserted; returns the jobs to try again."""
     if not refused:
         return []
     repeated = {row["id"] for row in session.rows("find_ids", ids=sorted({job.id for job in refused}))}
-    answers |= {job_id: Enqueued(job_id, created=False) for job_id in repeated if job_id not in answers}
-    left = [job for job in refused if job.id not in answers]
+    enqueued |= {job_id: Enqueued(job_id, created=False) for job_id in repeated if job_id not in enqueued}
+    left = [job for job in refused if job.id not in enqueued]
     holders = _holders(session, left)
-    again: list[NewJob] = []
+    retry: list[NewJob] = []
     for job in left:
         holder = holders.get((job.task, job.unique_key or ""))
         if holder is None:
-            again.append(job)
+            retry.append(job)
         elif job.on_duplicate == "raise":
             raise DuplicateJob(holder["id"], job.task, job.unique_key or "")
         else:
-            answers[job.id] = Enqueued(holder["id"], created=False)
-    return again
+            enqueued[job.id] = Enqueued(holder["id"], created=False)
+    return retry
 
 
 def _holders(session: Session, jobs: Sequence[NewJob]) -> dict[tuple[str, str], Row]:
@@ -333,8 +337,8 @@ def _with_keys(session: Session, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
     keyed = [job for job in jobs if job.unique_key is not None]
     if not keyed:
         return jobs
-    known = {row["id"] for row in session.rows("find_ids", ids=sorted(job.id for job in keyed))}
-    wanted = [job for job in keyed if job.id not in known]
+    stored = {row["id"] for row in session.rows("find_ids", ids=sorted(job.id for job in keyed))}
+    wanted = [job for job in keyed if job.id not in stored]
     keys = [
         {"task": j.task, "key": j.unique_key, "job_id": j.id, "for_ever": j.unique_for == "ever"}
         for j in sorted(wanted, key=lambda job: (job.task, job.unique_key))
@@ -412,7 +416,7 @@ class EnqueueOnceVerbs(EnqueueVerbs):
 
         def work(session: Session) -> Once:
             if not session.tuples("take_request", key=key, fingerprint=fingerprint, seconds=KEYS_KEPT_FOR):
-                return _again(session, key, fingerprint)
+                return _repeat(session, key, fingerprint)
             made = enqueue_in(session, jobs)
             session.run("answer_request", key=key, answer=json.dumps(made))
             session.run("forget_requests", key=key, seconds=KEYS_KEPT_FOR, limit=KEYS_FORGOTTEN_AT_ONCE)
@@ -421,12 +425,12 @@ class EnqueueOnceVerbs(EnqueueVerbs):
         return self._database.transact(work, idempotent=True)
 
 
-def _again(session: Session, key: str, fingerprint: str) -> Once:
+def _repeat(session: Session, key: str, fingerprint: str) -> Once:
     (row,) = session.rows("find_request", key=key)
     if row["fingerprint"] != fingerprint:
         raise IdempotencyKeyReused
-    answers = json.loads(row["answer"])
-    return Once([Enqueued(job_id, created) for job_id, created in answers], repeated=True)
+    enqueued = json.loads(row["answer"])
+    return Once([Enqueued(job_id, created) for job_id, created in enqueued], repeated=True)
 
 
 # -- names that are too long to be kept as they are --------------------------------------------------------------------

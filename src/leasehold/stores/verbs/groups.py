@@ -124,13 +124,16 @@ class GroupVerbs(ResultVerbs):
 
 
 def _status(session: Session, name: str, tasks: Sequence[str] | None, partial: bool) -> GroupStatus:
-    # The version first: what is read after it is at least as new, so a later change is never taken for seen.
-    rows = session.rows("get_group", name=name)
+    # The version and the updates first: what is read after them is at least as new, so a later change is never taken
+    # for seen.
     noted = dict(session.tuples("group_notes", names=[name])).get(name, 0) if partial else 0
     which: dict[str, Any] = {"name": name, "tasks": None if tasks is None else list(tasks)}
     counts: dict[str, dict[State, int]] = {}
-    for row in session.rows("count_group", **which):
-        counts.setdefault(row["task"], {})[State(row["state"])] = row["jobs"]
+    rows = session.rows("read_group_counts", **which)
+    for row in rows:
+        task, state, jobs = row.pop("task"), row.pop("job_state"), row.pop("jobs")
+        if task is not None:
+            counts.setdefault(task, {})[State(state)] = jobs
     states = {state for by_state in counts.values() for state in by_state}
     results: list[dict[str, Any]] = []
     errors: list[dict[str, Any]] = []

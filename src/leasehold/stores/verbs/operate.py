@@ -28,14 +28,14 @@ class OperateVerbs(Verbs):
     """An operator changes one job, lane, queue or task."""
 
     def cancel(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
-        """Cancel a job that is not final: at once, or by a stop request if the job runs. Otherwise raises Refused and
-        changes nothing."""
+        """Cancel a job that is not final: at once, or by a stop request if the job runs. Otherwise raises InvalidState
+        and changes nothing."""
         return self._operate(
             job_id, lambda job, now: operate.cancel(job, now=now, actor=actor, reason=reason)
         )
 
     def pause(self, job_id: str, actor: str | None = None, reason: str | None = None) -> Job:
-        """Pause a job: at once, or by a stop request if the job runs. Raises Refused in states that cannot be
+        """Pause a job: at once, or by a stop request if the job runs. Raises InvalidState in states that cannot be
         paused."""
         return self._operate(job_id, lambda job, now: operate.pause(job, now=now, actor=actor, reason=reason))
 
@@ -56,7 +56,7 @@ class OperateVerbs(Verbs):
         self, job_id: str, actor: str | None = None, args: str | None = None, fresh: bool = False
     ) -> Job:
         """Continue a halted job as the same job, or withdraw a pause request that no attempt has obeyed yet. `fresh`
-        deletes the job's steps and checkpoint. Raises Refused while the job is over its budget, unless `on_breach`
+        deletes the job's steps and checkpoint. Raises InvalidState while the job is over its budget, unless `on_breach`
         allows it, and DuplicateJob if another job holds the unique key by now."""
 
         def work(session: Session) -> Job:

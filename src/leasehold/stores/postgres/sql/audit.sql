@@ -1,10 +1,10 @@
 -- name: insert_audit
--- In the transaction of what it tells of; a refusal by itself.
+-- In the transaction of the verb that it records; a refusal in a transaction of its own.
 INSERT INTO leasehold.audit (at, actor, verb, target, detail, outcome, error)
 VALUES (:now, :actor, :verb, :target, :detail::json, :outcome, :error);
 
 -- name: list_audit
--- Newest first. Then one list_audit.by_… that says which index is walked, list_audit.where_… as asked, and the page of
+-- Newest first. Then the list_audit.by_… of the index to walk, the list_audit.where_… of the filters, and the page of
 -- that index. With plain equality the planner may walk seq itself and filter, or sort all that match.
 SELECT seq, at, actor, verb, target, detail, outcome, error FROM leasehold.audit WHERE
 
@@ -39,7 +39,7 @@ SELECT seq, at, actor, verb, target, detail, outcome, error FROM leasehold.audit
  ORDER BY target DESC, seq DESC LIMIT :limit
 
 -- name: find_old_audit
--- The first ones are the oldest.
+-- The first rows are the oldest.
 SELECT a.seq FROM (SELECT x.seq, x.at FROM leasehold.audit AS x ORDER BY x.seq LIMIT :limit) AS a
 WHERE a.at < :now - :age::double precision * interval '1 second';
 

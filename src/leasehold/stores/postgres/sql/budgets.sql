@@ -1,20 +1,20 @@
 -- name: lock_spender
--- Whose budgets count: the job's own and its group's. The lock only keeps the job from being pruned meanwhile; whoever
--- moves it does not wait.
+-- The budgets of the job and of its group count. The lock only keeps the job from being pruned meanwhile; a transaction
+-- that moves the job does not wait.
 SELECT id, task, policy, group_name FROM leasehold.job WHERE id = :id FOR KEY SHARE;
 
 -- name: find_spender
 SELECT id, task, policy, group_name FROM leasehold.job WHERE id = :id;
 
 -- name: insert_spending
--- What comes back was not there before: a repeat of the same key moves no total.
+-- A returned row was not there before: a repeat of the same key changes no total.
 INSERT INTO leasehold.spending (job_id, key, unit, amount, token, attempt, at)
 SELECT :id, r.key, r.unit, r.amount, :token, :attempt, :now
 FROM json_to_recordset(:spends::json) AS r(key text, unit text, amount bigint)
 ON CONFLICT (job_id, key, unit) DO NOTHING RETURNING unit, amount;
 
 -- name: add_spent
--- Totals are locked in one order, whoever comes: jobs of one group spend at the same time.
+-- Totals are locked in one order: jobs of one group spend at the same time.
 INSERT INTO leasehold.budget AS b (scope, name, unit, spent)
 SELECT r.scope, r.name, r.unit, r.spent
 FROM json_to_recordset(:totals::json) AS r(scope text, name text, unit text, spent bigint)
@@ -36,7 +36,7 @@ WHERE (b.scope, b.name, b.unit) > (:scope, :name, :unit) AND b.scope <= :last
 ORDER BY b.scope, b.name, b.unit LIMIT :limit;
 
 -- name: sum_run_spending
--- For limits that count each run by itself. The ledger of a job is short, and led by its id.
+-- For limits that count each attempt by itself. The ledger of a job is short, and its key starts with the job's id.
 SELECT unit, sum(amount) FROM leasehold.spending WHERE job_id = :id AND attempt = :attempt GROUP BY unit;
 
 -- name: set_limits

@@ -1,5 +1,5 @@
 -- part: listed_gates
--- The gates asked for whose queue and task are not paused. Gates with limits are only listed: whether they are open has
+-- The requested gates whose queue and task are not paused. Gates with limits are only listed: whether they are open has
 -- to be counted first.
 listed AS MATERIALIZED (
     SELECT g.id, g.slots IS NULL AND g.rate_key IS NULL AS plain FROM given, leasehold.gate AS g
@@ -33,14 +33,14 @@ lane AS (
         WHERE t.gate = r.gate AND t.priority < r.priority ORDER BY t.priority DESC, t.available_at LIMIT 1) AS h)
 
 -- part: later
--- When the next of those that are not due yet will be, in microseconds from now: an idle worker sleeps until then.
+-- When the next row that is not due yet will be due, in microseconds from now: an idle worker sleeps until then.
 SELECT 'later' AS source, NULL::bigint AS gate, NULL::smallint AS priority, NULL::timestamptz AS available_at,
     (extract(epoch FROM min(d.available_at) - :now) * 1000000)::bigint AS seq
 FROM (SELECT available_at FROM plain UNION ALL SELECT available_at FROM lane) AS d WHERE d.available_at > :now
 
 -- part: take_from_groups
 -- SKIP LOCKED inside each group, so that claimers spread instead of queueing; the order across groups is the queue's
--- own: priority, due time, seq. A group begins where the look has found its head: what was claimed before leaves dead
+-- own: priority, due time, seq. A group begins at the head that the first read found: rows claimed before leave dead
 -- entries in the index until the next vacuum, and every claim would walk past all of them again.
 taken AS (
     DELETE FROM leasehold.ready WHERE ctid = ANY(ARRAY(
@@ -53,15 +53,15 @@ taken AS (
     RETURNING seq, gate, priority, available_at, token + 1 AS token, attempt + 1 AS attempt, lease_seconds, special)
 
 -- part: hold_taken
--- What was taken becomes leases of :worker.
+-- The taken rows become leases of :worker.
 held AS (
     INSERT INTO leasehold.lease (job, token, expires_at, started_at, attempt, worker, lease_seconds, special)
     SELECT seq, token, :now + lease_seconds * interval '1 second', :now, attempt,
         (SELECT o.number FROM leasehold.worker_name AS o WHERE o.name = :worker), lease_seconds, special FROM taken)
 
 -- part: grants
--- What the worker needs of each, in the queue's order. Only a job that has run before can have counters. A job that was
--- to start sooner and never has has no time left, as one past its deadline. `extract` would go by way of numeric.
+-- What the worker needs, in the queue's order. Only a job with an earlier attempt can have counters. A job that was to
+-- start sooner and never did has no time left, like one past its deadline. `extract` would go through numeric.
 SELECT t.seq, j.id, t.token, t.attempt, j.task, j.queue, j.args, t.lease_seconds, j.policy, j.lane, j.group_name,
     CASE WHEN t.attempt = 1 AND j.start_by <= :now THEN 0 ELSE date_part('epoch', j.deadline_at - :now) END
         AS seconds_left, j.trace, coalesce(r.failures, 0) AS failures, coalesce(r.crashes, 0) AS crashes, t.special,
@@ -71,7 +71,7 @@ LEFT JOIN LATERAL (
     SELECT q.failures, q.crashes FROM leasehold.failure_state AS q WHERE t.attempt > 1 AND q.job = t.seq LIMIT 1) AS r ON true
 ORDER BY t.priority DESC, t.available_at, t.seq
 
--- name: look
+-- name: find_due_groups
 -- Which (source, gate, priority) groups have due work, best first, and which gates are open at all. Rows behind a
 -- paused queue or task are not read at all. Sources: 'gate' (an open gate, no work implied), 'limited' (a gate with
 -- limits), 'plain', 'lane', and 'later'.
@@ -90,7 +90,7 @@ UNION ALL
 -- include: later
 ;
 
--- name: look_limited
+-- name: find_limited_groups
 -- The same over gates with limits that were found open: groups of due work behind them.
 WITH RECURSIVE open AS MATERIALIZED (SELECT id FROM unnest((SELECT :gates::bigint[])) AS g(id)),
 asked AS MATERIALIZED (SELECT id FROM open),
@@ -104,10 +104,10 @@ UNION ALL
 ;
 
 -- name: claim_idle
--- Look and take in one statement, for a worker that has found nothing a moment ago: what it waits for then starts a round
--- trip earlier. Only plain jobs, and few groups of them: beside lanes, or gates with limits, whose turn it is takes a look
--- of its own, and for many groups the shares of claim_plain. Then nothing is taken, and a row without an id says so. If it
--- has time left, it says when the next job will be due.
+-- Find and take in one statement, for a worker that found nothing a moment ago: what it waits for then starts a round
+-- trip earlier. Only plain jobs, and few groups of them: with lanes, or gates with limits, finding whose turn it is
+-- takes a read of its own, and many groups need the shares of claim_plain. Then nothing is taken, and a row without an
+-- id is returned. Its time left, if there is one, is when the next job will be due.
 WITH RECURSIVE given AS MATERIALIZED (SELECT :queues::text[] AS queues, :tasks::text[] AS tasks, :limit::integer AS room),
 -- include: listed_gates
 , open AS MATERIALIZED (SELECT id FROM listed WHERE plain),
@@ -133,10 +133,10 @@ FROM beyond AS b LEFT JOIN plain AS p ON NOT b.yes AND p.available_at > :now
 GROUP BY b.yes HAVING b.yes OR count(p.gate) > 0;
 
 -- name: claim_plain
--- A group is asked for no more rows than it has among the first ones of all: asked for :limit each, many groups would
--- lock many times what is taken, and hide it from the other claimers. Twice :limit, so that a group that others are just
--- emptying does not leave the claim short.
--- `given`: a planner that knew the values would find its plan for just these the best, and make a new one for every claim.
+-- No group is queried for more rows than it has among the first ones of all: with :limit each, many groups would lock
+-- many times what is taken, and hide it from the other claimers. Twice :limit, so that a group that others are just
+-- emptying does not leave the claim short. `given`: a planner that knew the values would find its plan for just these
+-- the best, and make a new one for every claim.
 WITH given AS MATERIALIZED (
     SELECT :gates::bigint[] AS gates, :priorities::smallint[] AS priorities, :dues::timestamptz[] AS dues,
         :firsts::bigint[] AS firsts, :limit::integer AS room),
@@ -166,7 +166,7 @@ share AS MATERIALIZED (
 ;
 
 -- name: claim_shares
--- As claim_plain, from several queues in turn: the first :share of each, by its own order.
+-- As claim_plain, from several queues in turn: the first :share of each, in its own order.
 WITH given AS MATERIALIZED (
     SELECT :turns::integer[] AS turns, :gates::bigint[] AS gates, :priorities::smallint[] AS priorities,
         :dues::timestamptz[] AS dues, :firsts::bigint[] AS firsts, :share::integer AS share,
@@ -190,13 +190,13 @@ share AS MATERIALIZED (
 ;
 
 -- name: claim_lanes
--- One statement, one snapshot. A ticket that was locked is dropped when its lane's head was taken, is blocked, absent
--- or not due (each of these has written, or will write, a ticket of its own), filed anew when the head belongs to
--- another gate or rank, and kept when the head's row is locked by somebody else. The head or nobody: never the second
--- of the lane. The CTEs meet by ctid and lane arrays, not by joins: statistics of these tables are always wrong. How many
--- tickets a group is asked for: see claim_plain. Not from the head on, as there: tickets that are filed anew by a claim of
--- a higher rank, a moment ago, may be older than what the look has seen. If nothing was taken, but tickets were dropped, a
--- row without an id says so.
+-- One statement, one snapshot. A locked ticket is dropped when its lane's head was taken, is blocked, absent or not due
+-- (each of these has written, or will write, a ticket of its own), filed anew when the head belongs to another gate or
+-- rank, and kept when another transaction has locked the head's row. The head or no job: never the second of the lane.
+-- The CTEs are matched by ctid and lane arrays, not by joins: statistics of these tables are always wrong. How many
+-- tickets a group is queried for: see claim_plain. Not from the head on, as there: tickets filed anew by a claim of a
+-- higher rank, a moment ago, may be older than what the first read found. If nothing was taken, but tickets were
+-- dropped, a row without an id is returned.
 WITH given AS MATERIALIZED (
     SELECT :gates::bigint[] AS gates, :priorities::smallint[] AS priorities, :open::bigint[] AS open,
         :limit::integer AS room, greatest(:limit::integer, 200) AS asked,
@@ -240,7 +240,7 @@ fit AS MATERIALIZED (
     WHERE due AND NOT blocked AND gate = ANY((SELECT open FROM given)::bigint[]) AND priority >= floor
     ORDER BY priority DESC, available_at, seq LIMIT (SELECT room FROM given)),
 heads AS MATERIALIZED (
-    -- Still the row that was seen, and still due.
+    -- Still the row that was read, and still due.
     SELECT p.tid FROM fit AS f, LATERAL (
         SELECT q.ctid AS tid FROM leasehold.lane_place AS q
         WHERE q.lane = f.lane AND q.lane_at = f.lane_at AND q.seq = f.seq AND q.token = f.token AND q.available_at <= :now
@@ -295,8 +295,8 @@ SELECT task FROM leasehold.running_cap WHERE task = :task FOR UPDATE;
 INSERT INTO leasehold.running_cap (task) VALUES (:task) ON CONFLICT DO NOTHING;
 
 -- name: list_places
--- What runs of a task, the oldest first: under a lease, live or not, and orphans. Reads all leases and orphans, and no
--- other rows: finished and queued jobs of the task may be millions.
+-- The running jobs of a task, the oldest first: under a lease, live or not, and orphans. Reads all leases and orphans,
+-- and no other rows: finished and queued jobs of the task may be millions.
 SELECT j.id, o.name AS worker, p.started_at, p.expires_at AS lease_expires_at, :now AS now,
     EXISTS (SELECT FROM leasehold.execution AS x WHERE x.job = p.job AND x.attempt = p.attempt OFFSET 0) AS placed FROM (
     SELECT l.job, l.attempt, l.worker, l.started_at, l.expires_at FROM leasehold.lease AS l

@@ -1,5 +1,5 @@
 -- part: state_of_j
--- The state of the job j, from whichever place it is in.
+-- The state of the job j, from the place it is in.
 (SELECT 'queued' FROM leasehold.ready AS p WHERE p.seq = j.seq
  UNION ALL SELECT 'queued' FROM leasehold.lane_place AS p WHERE p.lane = j.lane AND p.seq = j.seq
  UNION ALL SELECT 'running' FROM leasehold.lease AS p WHERE p.job = j.seq
@@ -16,13 +16,13 @@ below AS (
         SELECT e.child_id FROM leasehold.dependency AS e WHERE e.parent_id = b.id AND NOT e.met OFFSET 0) AS d)
 
 -- name: lock_descendants
--- The anchors of all who wait for these jobs, and for those in turn, by seq.
+-- The anchors of all jobs that wait for these jobs, directly or through other jobs, by seq.
 WITH RECURSIVE
 -- include: below
 SELECT j.seq FROM leasehold.job AS j WHERE j.id = ANY(ARRAY(SELECT id FROM below)) ORDER BY j.seq FOR NO KEY UPDATE;
 
 -- name: lock_free_descendants
--- The same without waiting. The answer: those that somebody has locked.
+-- The same without waiting. Returns the jobs that another transaction has locked.
 WITH RECURSIVE
 -- include: below
 , free AS MATERIALIZED (
@@ -44,7 +44,7 @@ UPDATE leasehold.lease SET special = 2 WHERE job = ANY(:seqs::bigint[]);
 UPDATE leasehold.parked SET special = 2 WHERE job = ANY(:seqs::bigint[]);
 
 -- name: await_outcomes
--- It has ended, but its child may want its result: it is not pruned before.
+-- The job has ended, but its child may want its result: it is not pruned before.
 UPDATE leasehold.outcome SET special = 2 WHERE job = ANY(:seqs::bigint[]);
 
 -- name: insert_dependencies
@@ -53,7 +53,7 @@ SELECT r.child_id, r.parent_id, r.position, r.on_failure
 FROM json_to_recordset(:dependencies::json) AS r(child_id uuid, parent_id uuid, position integer, on_failure text);
 
 -- name: hold_for_parents
--- New children were inserted as held, so that no claim could see them meanwhile; this tells what really holds them.
+-- New children were inserted as held, so that no claim could see them meanwhile; this records what really holds them.
 WITH v AS MATERIALIZED (
     SELECT j.seq, r.unmet, r.held
     FROM json_to_recordset(:children::json) AS r(id uuid, unmet integer, held boolean), LATERAL (
@@ -62,7 +62,7 @@ UPDATE leasehold.parked AS p SET unmet = v.unmet, held = v.held
 FROM v WHERE p.job = ANY(ARRAY(SELECT seq FROM v)) AND p.job = v.seq;
 
 -- name: find_dependents
--- Whoever still waits for these jobs.
+-- The jobs that still wait for these jobs.
 SELECT d.child_id, d.parent_id, d.on_failure FROM leasehold.dependency AS d
 WHERE d.parent_id = ANY(:ids::uuid[]) AND NOT d.met ORDER BY d.child_id, d.position;
 
@@ -72,20 +72,20 @@ FROM json_to_recordset(:met::json) AS v(child_id uuid, parent_id uuid)
 WHERE d.child_id = v.child_id AND d.parent_id = v.parent_id;
 
 -- name: read_parent_results
--- In the order of `after=`. Those without success have none.
+-- In the order of `after=`. Parents without success have no result.
 SELECT d.parent_id AS id, j.task, p.result, p.result_ref FROM leasehold.dependency AS d,
     LATERAL (SELECT q.seq, q.task FROM leasehold.job AS q WHERE q.id = d.parent_id LIMIT 1) AS j,
     LATERAL (SELECT o.result, o.result_ref FROM leasehold.outcome AS o WHERE o.job = j.seq AND o.state = 1 LIMIT 1) AS p
 WHERE d.child_id = :id ORDER BY d.position;
 
 -- name: list_parents
--- Those that are still there, in the order of `after=`.
+-- The parents that still exist, in the order of `after=`.
 SELECT d.parent_id, d.on_failure FROM leasehold.dependency AS d,
     LATERAL (SELECT FROM leasehold.job AS q WHERE q.id = d.parent_id LIMIT 1) AS p
 WHERE d.child_id = :id ORDER BY d.position;
 
 -- name: list_relatives
--- What a job waits for (the unmet ones first), who waits for it, whose follow-up it is, and which follow-ups it has.
+-- What a job waits for (the unmet ones first), which jobs wait for it, whose follow-up it is, and its own follow-ups.
 SELECT r.relation, j.id, j.task, j.queue,
 -- include: state_of_j
 AS state, r.on_failure, r.met FROM (
@@ -107,8 +107,8 @@ UNION ALL SELECT 'follow_up_of', count(*) FROM leasehold.follow_up WHERE child_i
 UNION ALL SELECT 'follow_up', count(*) FROM leasehold.follow_up WHERE parent_id = :id;
 
 -- name: list_ties
--- Who waits for whom and who has asked for whom, of all ties that one of these jobs has, with the job at the other end.
--- Of each sort of ties so many and no more.
+-- Which job waits for which, and which job has enqueued which: all ties of these jobs, with the job at the other end.
+-- Of each kind of tie at most :limit.
 SELECT r.relation, r.parent_id, r.child_id, r.met, j.id, j.task,
 -- include: state_of_j
 AS state, left(CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error) END, 1000) AS error FROM (

@@ -1,6 +1,6 @@
 -- name: insert_jobs
--- Jobs that are alike but for id, arguments, lane and key, in the order given (seq follows it). A row that meets its own
--- id (a repeat after a lost reply) is left out of the answer.
+-- Jobs that are alike but for id, arguments, lane and key, in the order given (seq follows it). A row that meets its
+-- own id (a repeat after a lost reply) is not returned.
 INSERT INTO leasehold.job (id, gate, created_at, lease_seconds, priority, task, queue, policy, args, available_at, lane,
     group_name, unique_key, unique_for_ever, tags, deadline_at, start_by, retry_of, trace)
 SELECT r.id, :gate::bigint, :now, :lease_seconds::real, :priority::smallint, :task::text, :queue::text, :policy::json,
@@ -14,7 +14,7 @@ ON CONFLICT DO NOTHING
 RETURNING id, seq;
 
 -- name: ready_new
--- Where new jobs begin. No lane, so no place in one.
+-- Where new jobs without a lane begin.
 INSERT INTO leasehold.ready (seq, gate, priority, available_at, lease_seconds, special)
 SELECT j.seq, j.gate, j.priority, coalesce(j.available_at, j.created_at), j.lease_seconds, :special::smallint
 FROM leasehold.job AS j WHERE j.seq = ANY(:seqs::bigint[])
@@ -45,7 +45,7 @@ SELECT j.seq, 2, j.start_by FROM leasehold.job AS j WHERE j.seq = ANY(:seqs::big
 INSERT INTO leasehold.member (group_name, job) SELECT :group::text, n.seq FROM unnest(:seqs::bigint[]) AS n(seq);
 
 -- name: insert_keys
--- Whoever gets its key is in the answer. In the order of keys: a key that another transaction is about to take, or to
+-- Returns the jobs that get their key. In the order of keys: a key that another transaction is about to take, or to
 -- give up, is waited for.
 INSERT INTO leasehold.unique_key (task, key, job_id, for_ever)
 SELECT r.task, r.key, r.job_id, r.for_ever
@@ -54,7 +54,7 @@ ON CONFLICT DO NOTHING
 RETURNING job_id;
 
 -- name: find_key_holders
--- Who holds these unique keys now. One probe a key, whatever the statistics say.
+-- The jobs that hold these unique keys now. One probe per key, whatever the statistics are.
 SELECT u.job_id AS id, u.task, u.key AS unique_key
 FROM unnest(:pairs.tasks::text[], :pairs.keys::text[]) AS k(task, key), LATERAL (
     SELECT q.job_id, q.task, q.key FROM leasehold.unique_key AS q WHERE q.task = k.task AND q.key = k.key LIMIT 1) AS u;
@@ -69,7 +69,7 @@ SELECT r.name, r.job_id FROM json_to_recordset(:tags::json) AS r(name text, job_
 ON CONFLICT DO NOTHING;
 
 -- name: insert_plain
--- One plain job, and the bell in the same commit: a round trip less than both by themselves. Due now, or after a delay.
+-- One plain job and its notification in the same commit: a round trip less than one by one. Due now, or after a delay.
 WITH made AS (
     INSERT INTO leasehold.job (id, gate, created_at, lease_seconds, priority, task, queue, policy, args, available_at)
     VALUES (:id, :gate, :now, :lease_seconds::real, :priority, :task, :queue, :policy, :args,
@@ -82,8 +82,8 @@ RETURNING CASE WHEN :notify::boolean THEN pg_notify(:channel, '') END;
 
 -- name: ready_many
 -- Places for plain jobs that are due now, before the jobs themselves follow by COPY: the server writes them while the
--- next arguments are encoded. The answer has the numbers themselves, not their bounds: beside a second producer they are
--- no single range.
+-- next arguments are encoded. Returns the numbers themselves, not their bounds: with a second producer they are no
+-- single range.
 WITH numbered AS MATERIALIZED (
     SELECT nextval((SELECT pg_get_serial_sequence('leasehold.job', 'seq')::regclass)) AS seq
     FROM generate_series(1, :count::integer)),
@@ -96,7 +96,7 @@ SELECT statement_timestamp()::text AS now, string_agg(seq::text, ',') AS seqs FR
 COPY leasehold.job (seq, id, gate, created_at, lease_seconds, priority, task, queue, policy, args) FROM STDIN;
 
 -- name: take_request
--- No row: the same key was used within that time. Whoever asks at the same moment waits here until the first is done.
+-- No row: the same key was used within that time. A request at the same moment waits here until the first is done.
 INSERT INTO leasehold.idempotency_key AS a (key, fingerprint, answer, at) VALUES (:key, :fingerprint, '[]', :now)
 ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, at = excluded.at
 WHERE a.at < :now - :seconds::double precision * interval '1 second' RETURNING key;
@@ -108,13 +108,13 @@ SELECT fingerprint, answer FROM leasehold.idempotency_key WHERE key = :key;
 UPDATE leasehold.idempotency_key SET answer = :answer WHERE key = :key;
 
 -- name: forget_requests
--- A few of the oldest, so that each new one makes room for itself. What somebody has locked is left to the next.
+-- A few of the oldest, so that each new one makes room for itself. Rows locked elsewhere are left to the next request.
 DELETE FROM leasehold.idempotency_key WHERE key IN (
     SELECT key FROM leasehold.idempotency_key WHERE at < :now - :seconds::double precision * interval '1 second' AND key <> :key
     ORDER BY at LIMIT :limit FOR UPDATE SKIP LOCKED);
 
 -- name: insert_long_names
--- What was too long to be kept as it is. In the order of names: others may insert the same.
+-- Names that were too long to be stored as they are. In the order of names: other transactions may insert the same.
 INSERT INTO leasehold.long_name (name, whole) SELECT r.name, r.whole
 FROM json_to_recordset(:names::json) AS r(name text, whole text) ORDER BY r.name ON CONFLICT (name) DO NOTHING;
 

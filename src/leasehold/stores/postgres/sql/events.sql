@@ -1,6 +1,6 @@
 -- name: lock_leases
--- Whoever no longer holds its lease has nothing to tell. First the anchors, by seq, as everywhere: while one is locked
--- nobody else gives numbers to the job's events. Then the leases, so that their renewals pass and their ends wait.
+-- An attempt without its lease has nothing to report. First the anchors, by seq, as everywhere: while one is locked no
+-- other transaction numbers updates of the job. Then the leases, so that their renewals pass and their ends wait.
 WITH v AS MATERIALIZED (SELECT r.id, r.token FROM json_to_recordset(:leases::json) AS r(id uuid, token bigint)),
 anchors AS MATERIALIZED (
     SELECT j.seq, j.id FROM leasehold.job AS j
@@ -11,7 +11,7 @@ FROM anchors AS a JOIN v ON v.id = a.id, LATERAL (
     LIMIT 1 FOR KEY SHARE) AS l;
 
 -- name: lock_free_leases
--- The same, but what somebody has locked is left out.
+-- The same, but what another transaction has locked is left out.
 WITH v AS MATERIALIZED (SELECT r.id, r.token FROM json_to_recordset(:leases::json) AS r(id uuid, token bigint)),
 anchors AS MATERIALIZED (
     SELECT j.seq, j.id FROM leasehold.job AS j
@@ -25,7 +25,7 @@ FROM anchors AS a JOIN v ON v.id = a.id, LATERAL (
 SELECT job_id, last_seq, token, place FROM leasehold.stream WHERE job_id = ANY(:ids::uuid[]);
 
 -- name: find_keys
--- Those of the keys that are there already, whichever attempt has told them.
+-- The keys among these that are stored already, whichever attempt has reported them.
 WITH v AS MATERIALIZED (SELECT r.job_id, r.key FROM json_to_recordset(:keys::json) AS r(job_id uuid, key text))
 SELECT v.job_id, v.key FROM v WHERE EXISTS (
     SELECT FROM leasehold.event AS e WHERE e.job_id = v.job_id AND e.key = v.key AND e.key IS NOT NULL OFFSET 0);
@@ -39,7 +39,7 @@ SELECT r.job_id, r.seq, r.kind, r.data::json, r.key, r.attempt, :now
 FROM json_to_recordset(:events::json) AS r(job_id uuid, seq bigint, kind text, data text, key text, attempt integer);
 
 -- name: append_logs
--- The end is kept: the last lines tell what happened.
+-- The end is kept: the last lines show what happened.
 INSERT INTO leasehold.log_tail AS l (job_id, attempt, text, cut, read_to)
 SELECT r.job_id, r.attempt, right(r.text, :cap::integer), r.cut + greatest(length(r.text) - :cap::integer, 0), r.read_to
 FROM json_to_recordset(:logs::json) AS r(job_id uuid, attempt integer, text text, cut bigint, read_to text)
@@ -55,8 +55,8 @@ FROM json_to_recordset(:streams::json) AS r(job_id uuid, last_seq bigint, token 
 ON CONFLICT (job_id) DO UPDATE SET last_seq = excluded.last_seq, token = excluded.token, place = excluded.place;
 
 -- name: read_stream
--- State and events in one look: a job that is seen at rest has no event that this does not show, or that a look behind
--- the last one shown would not find. The limit stands inside: a join of two tables would be sorted as a whole.
+-- State and updates in one read: a job that is seen at rest has no update that this does not return, or that a read
+-- behind the last one returned would not find. The limit is inside: a join of two tables would be sorted as a whole.
 SELECT
 -- include: state_of_number
     AS state,
@@ -73,7 +73,7 @@ FROM (SELECT a.seq AS number, a.* FROM leasehold.job AS a WHERE a.id = :id) AS j
 ORDER BY e.seq;
 
 -- name: mark_jobs
--- What is another one as soon as something has happened to a job, or was told by it.
+-- A value that changes as soon as something has happened to a job, or the job has reported something.
 SELECT j.id,
 -- include: state_of_number
     || ' ' || coalesce(l.token, r.token, p.token, o.token, 0) || ' ' || coalesce(l.stop, 0) || ' ' || coalesce(s.last_seq, 0)

@@ -3,15 +3,15 @@ SELECT name, state, reason, version, changed_by, changed_at, stop_scope, stop_mo
 FROM leasehold.job_group WHERE name = :name;
 
 -- name: list_groups
--- Jobs are counted up to a cap, along their group's key: a page costs the same however many have ended, once a vacuum
--- has been there.
+-- Jobs are counted up to a cap, along their group's key: a page costs the same however many have ended, once the table
+-- was vacuumed.
 SELECT g.name, g.state, g.reason, g.version, g.live, g.changed_by, g.changed_at, g.stop_scope, g.stop_mode, g.stop_reason,
     g.stopped_by, g.stopped_at,
     (SELECT count(*) FROM (SELECT 1 FROM leasehold.member AS m WHERE m.group_name = g.name LIMIT :cap) AS x) AS total
 FROM leasehold.job_group AS g WHERE g.name > :after ORDER BY g.name LIMIT :limit;
 
 -- name: list_groups_in
--- Asked for so that only the index by state has the order: those in one state may be few.
+-- Written so that only the index by state has the order: the groups in one state may be few.
 SELECT g.name, g.state, g.reason, g.version, g.live, g.changed_by, g.changed_at, g.stop_scope, g.stop_mode, g.stop_reason,
     g.stopped_by, g.stopped_at,
     (SELECT count(*) FROM (SELECT 1 FROM leasehold.member AS m WHERE m.group_name = g.name LIMIT :cap) AS x) AS total
@@ -19,21 +19,26 @@ FROM leasehold.job_group AS g WHERE (g.state, g.name) > (:state, :after) AND g.s
 ORDER BY g.state, g.name LIMIT :limit;
 
 -- name: group_versions
--- Of all groups that somebody watches, in one read.
+-- Of all watched groups, in one read.
 SELECT name, version FROM leasehold.job_group WHERE name = ANY(:names::text[]);
 
--- name: count_group
-SELECT s.task, s.state, count(*) AS jobs FROM (
-    SELECT j.task,
+-- name: read_group_counts
+-- The group and its jobs in one statement: counts that are newer than the version would look like no change.
+SELECT g.name, g.state, g.reason, g.version, g.changed_by, g.changed_at, g.stop_scope, g.stop_mode, g.stop_reason,
+    g.stopped_by, g.stopped_at, c.task, c.state AS job_state, c.jobs
+FROM leasehold.job_group AS g LEFT JOIN (
+    SELECT s.task, s.state, count(*) AS jobs FROM (
+        SELECT j.task,
 -- include: state_of_number
-    AS state FROM (
-        SELECT x.seq AS number, x.task FROM leasehold.job AS x WHERE x.seq = ANY(ARRAY(
-            SELECT m.job FROM leasehold.member AS m WHERE m.group_name = :name))) AS j
-    WHERE :tasks::text[] IS NULL OR j.task = ANY(:tasks::text[])) AS s
-GROUP BY s.task, s.state ORDER BY s.task, s.state;
+        AS state FROM (
+            SELECT x.seq AS number, x.task FROM leasehold.job AS x WHERE x.seq = ANY(ARRAY(
+                SELECT m.job FROM leasehold.member AS m WHERE m.group_name = :name))) AS j
+        WHERE :tasks::text[] IS NULL OR j.task = ANY(:tasks::text[])) AS s
+    GROUP BY s.task, s.state) AS c ON true
+WHERE g.name = :name ORDER BY c.task, c.state;
 
 -- name: list_group_results
--- Those that ended last. The sort carries no payloads.
+-- The jobs that ended last. The sort carries no payloads.
 SELECT j.id, j.task, o.result, o.result_ref FROM (
     SELECT x.job, x.finished_at FROM leasehold.outcome AS x
     WHERE x.job = ANY(ARRAY(SELECT m.job FROM leasehold.member AS m WHERE m.group_name = :name)) AND x.state = 1
@@ -58,7 +63,7 @@ FROM (
 ORDER BY d.finished_at DESC, d.job DESC;
 
 -- name: count_group_questions
--- From the questions that are open, which are few. One that failed keeps its own open: it may be resumed.
+-- From the open questions, which are few. A failed job keeps its questions open: it may be resumed.
 SELECT count(*) AS questions FROM leasehold.question AS q, LATERAL (
     SELECT x.seq, x.task, x.group_name FROM leasehold.job AS x WHERE x.id = q.job_id LIMIT 1) AS j
 WHERE q.closed_at IS NULL AND j.group_name = :name AND (:tasks::text[] IS NULL OR j.task = ANY(:tasks::text[]))
@@ -93,9 +98,9 @@ FROM leasehold.job_group
 WHERE name = ANY(:names::text[]) ORDER BY name FOR UPDATE;
 
 -- name: touch_groups
--- Makes the group with its first job, and tells those who watch it that something has changed. A group on hold is left
--- out of the answer: nothing may come into it. Follow-ups do not reopen one that was stopped. In name order: two transactions that touch the same groups must not wait
--- for each other in a circle.
+-- Makes the group with its first job; its new version shows watchers that something has changed. A group on hold is not
+-- returned: no job must enter it. Follow-ups do not reopen a stopped group. In name order: two transactions that touch
+-- the same groups must not wait for each other in a circle.
 INSERT INTO leasehold.job_group AS g (name, live)
 SELECT r.name, r.live FROM json_to_recordset(:groups::json) AS r(name text, live bigint) ORDER BY r.name
 ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live,
@@ -103,15 +108,15 @@ ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + exclud
 WHERE g.state <> 'held'
 RETURNING name, live, version;
 
--- name: file_groups
--- For jobs that come into the group cancelled: they neither reopen it nor does its hold keep them out.
+-- name: add_cancelled_to_groups
+-- For jobs that enter the group cancelled: they do not reopen it, and its hold does not keep them out.
 INSERT INTO leasehold.job_group AS g (name, live)
 SELECT r.name, r.live FROM json_to_recordset(:groups::json) AS r(name text, live bigint) ORDER BY r.name
 ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live
 RETURNING g.name, g.live, g.version;
 
 -- name: group_notes
--- How much the runs of each of these groups have told. By the leases, which are few however large the group is.
+-- How much the attempts of each of these groups have reported. By the leases, which are few however large the group is.
 SELECT j.group_name AS name,
     sum(coalesce((SELECT s.last_seq FROM leasehold.stream AS s WHERE s.job_id = j.id), 0))::bigint AS noted
 FROM leasehold.lease AS l, LATERAL (
@@ -127,7 +132,7 @@ WHERE j.group_name = :name AND (:tasks::text[] IS NULL OR j.task = ANY(:tasks::t
 ORDER BY l.job LIMIT :limit;
 
 -- name: list_emitted
--- The last so many of each job, in order.
+-- The last :limit updates of each job, in order.
 SELECT e.* FROM unnest(:ids::uuid[]) AS r(id), LATERAL (
     SELECT x.job_id, x.seq, x.kind, x.data, x.key, x.attempt, x.at FROM leasehold.event AS x
     WHERE x.job_id = r.id AND x.kind NOT IN ('progress', 'stalled') ORDER BY x.seq DESC LIMIT :limit) AS e

@@ -6,7 +6,7 @@ ORDER BY r.event, r.name, r.task
 ON CONFLICT (event, name, task) DO UPDATE SET seen_at = excluded.seen_at, webhook = excluded.webhook;
 
 -- name: drop_other_listeners
--- Of these names, what they no longer listen to.
+-- What the listeners of these names no longer listen to.
 DELETE FROM leasehold.listener AS l WHERE l.name = ANY(:names::text[]) AND NOT EXISTS (
     SELECT FROM json_to_recordset(:rows::json) AS r(name text, event text, task text)
     WHERE r.name = l.name AND r.event = l.event AND r.task = l.task);
@@ -35,7 +35,7 @@ SELECT r.name FROM unnest(:names::text[]) AS r(name)
 WHERE EXISTS (SELECT FROM leasehold.outbox AS o WHERE o.listener = r.name AND o.due_at <= :now);
 
 -- name: take_outbox
--- Who takes them has so many seconds; then they are due again. What somebody else takes just now is passed over.
+-- The taker has :seconds for the rows; then they are due again. Rows that another process is taking are skipped.
 UPDATE leasehold.outbox SET tries = tries + 1, due_at = :now + :seconds::double precision * interval '1 second'
 WHERE id = ANY(ARRAY(
     SELECT o.id FROM leasehold.outbox AS o WHERE o.listener = :listener AND o.due_at <= :now
@@ -46,7 +46,7 @@ RETURNING id, listener, event, job_id, task, queue, attempt, group_name, detail,
 DELETE FROM leasehold.outbox WHERE id = ANY(:ids::text[]);
 
 -- name: give_back_outbox
--- They were taken and not tried.
+-- Rows that were taken and not tried.
 UPDATE leasehold.outbox SET tries = tries - 1, due_at = :now WHERE id = ANY(:ids::text[]);
 
 -- name: retry_outbox
@@ -56,7 +56,7 @@ UPDATE leasehold.outbox SET error = :error, due_at = :now + :seconds::double pre
 DELETE FROM leasehold.listener WHERE seen_at < :now - :age::double precision * interval '1 second';
 
 -- name: forget_outbox
--- What nobody could deliver for so long, and what waits for listeners that are gone.
+-- What could not be delivered for so long, and what waits for listeners that are gone.
 DELETE FROM leasehold.outbox AS o WHERE o.at < :now - :age::double precision * interval '1 second'
     OR NOT EXISTS (SELECT FROM leasehold.listener AS l WHERE l.name = o.listener);
 
@@ -73,6 +73,6 @@ SELECT name, url, signing_key, allow_private, source, changed_at FROM leasehold.
 DELETE FROM leasehold.webhook WHERE name = :name RETURNING name;
 
 -- name: drop_lonely_webhooks
--- Those whose listener was forgotten: their code is gone.
+-- Webhooks whose listener was forgotten: their code is gone.
 DELETE FROM leasehold.webhook AS w WHERE w.source = 'code' AND NOT EXISTS (
     SELECT FROM leasehold.listener AS l WHERE l.name = 'webhook:' || w.name);

@@ -1,5 +1,5 @@
 -- part: told_of_j
--- What a list tells of a job j, from its places o, r, l, p and from its failure state t: the same as the view job_row.
+-- What a list shows of a job j, from its places o, r, l, p and from its failure state t: the same as the view job_row.
 j.id, j.seq, j.task, j.queue, j.gate, j.priority,
     CASE WHEN o.state IS NOT NULL THEN
              CASE o.state WHEN 1 THEN 'succeeded' WHEN 2 THEN 'cancelled' WHEN 3 THEN 'failed' ELSE 'timed_out' END
@@ -30,7 +30,7 @@ LEFT JOIN LATERAL (SELECT x.* FROM leasehold.parked AS x WHERE x.job = j.seq LIM
 LEFT JOIN LATERAL (SELECT x.* FROM leasehold.failure_state AS x WHERE x.job = j.seq LIMIT 1) AS t ON true
 
 -- name: get_job
--- As the view job_row tells it, from the places themselves: the view takes the server milliseconds to plan.
+-- What the view job_row shows, from the places themselves: the view takes the server milliseconds to plan.
 SELECT
 -- include: told_of_j
     , j.args, j.policy, j.lease_seconds, j.unique_key,
@@ -65,7 +65,7 @@ LEFT JOIN LATERAL (
 WHERE j.id = :id;
 
 -- name: list_jobs
--- One page of a walk, newest first; payloads stay where they are.
+-- One page of a walk, newest first; payloads are not read.
 SELECT
 -- include: told_of_j
 FROM (
@@ -85,7 +85,7 @@ LEFT JOIN LATERAL (SELECT j.id FROM leasehold.job AS j WHERE j.id < g.id ORDER B
 LEFT JOIN LATERAL (SELECT j.id FROM leasehold.job AS j WHERE j.id > g.id ORDER BY j.id LIMIT 1) AS a ON true;
 
 -- name: count_states
--- By place, each capped: a count that nobody waits for. Of a state with two places the caller adds both.
+-- By place, each capped, so that no caller waits for it. For a state with two places the caller adds both.
 SELECT 'queued' AS state, count(*) AS jobs FROM (SELECT 1 FROM leasehold.ready LIMIT :cap) AS c
 UNION ALL SELECT 'queued', count(*) FROM (SELECT 1 FROM leasehold.lane_place LIMIT :cap) AS c
 UNION ALL SELECT 'running', count(*) FROM (SELECT 1 FROM leasehold.lease LIMIT :cap) AS c
@@ -103,8 +103,8 @@ SELECT at, event, from_state, to_state, token, attempt, actor, detail FROM lease
 WHERE job_id = :id ORDER BY id;
 
 -- name: list_attempts
--- The runs that went on to something else, the one that ended the job (unless the job ended after it, elsewhere), and the
--- one that is under way.
+-- The attempts after which the job went on, the one that ended the job (unless the job ended after it, elsewhere), and
+-- the one that is under way.
 SELECT a.number, a.token, w.name AS worker, a.started_at, a.ended_at AS ended_at, a.ended AS outcome
 FROM leasehold.job AS j JOIN leasehold.attempt AS a ON a.job = j.seq LEFT JOIN leasehold.worker_name AS w ON w.number = a.worker
 WHERE j.id = :id
@@ -125,7 +125,7 @@ SELECT actor FROM leasehold.history WHERE job_id = :id AND event = ANY(:events::
 
 -- name: count_ahead
 -- Due jobs of the queue that a claim would take before this one. Of every gate a limited number of rows is read, due or
--- not, so a crowd of delayed jobs costs no more. Other gates with limits, and paused ones, are in nobody's way.
+-- not, so a crowd of delayed jobs costs no more. Other gates with limits, and paused ones, do not delay this job.
 SELECT count(*) FROM leasehold.gate AS g, LATERAL (
     SELECT p.priority, p.available_at, p.seq FROM leasehold.ready AS p
     WHERE p.gate = g.id AND p.priority >= :priority
@@ -144,7 +144,7 @@ SELECT count(*) FROM (
 
 -- part: state_of_number
 -- The state of the job with this number, in one snapshot. Scalar probes: an EXISTS may be turned into a hash over a
--- whole table. Where it is, but for lanes, is asked by key; whoever is nowhere else is queued in a lane.
+-- whole table. Each place but lanes is probed by key; a job that is in no other place is queued in a lane.
 coalesce(
     (SELECT CASE p.state WHEN 1 THEN 'succeeded' WHEN 2 THEN 'cancelled' WHEN 3 THEN 'failed' ELSE 'timed_out' END
      FROM leasehold.outcome AS p WHERE p.job = number),
@@ -155,8 +155,8 @@ coalesce(
     'queued')
 
 -- part: attempt_in_lane
--- Of a job j that is queued in its lane. Its place there is known if it has started, or if it is where it came in; only
--- one that was moved is looked for along the lane.
+-- The attempt of a job j that is queued in its lane. Its place there is known if it has started, or if it is where it
+-- came in; only a job that was moved is searched for along the lane.
 (SELECT p.attempt FROM leasehold.lane_place AS p
  WHERE p.lane = j.lane AND p.lane_at = to_timestamp(0) AND p.seq = j.seq),
 (SELECT p.attempt FROM leasehold.lane_place AS p
@@ -164,14 +164,14 @@ coalesce(
 (SELECT p.attempt FROM leasehold.lane_place AS p WHERE p.lane = j.lane AND p.seq = j.seq LIMIT 1)
 
 -- name: find_cursor
--- Where a page begins that follows this job. If it was pruned meanwhile, behind the next older one by id.
+-- Where the page after this job begins. If the job was pruned meanwhile, behind the next older one by id.
 SELECT coalesce((SELECT seq FROM leasehold.job WHERE id = :before),
     (SELECT seq + 1 FROM leasehold.job WHERE id < :before ORDER BY id DESC LIMIT 1), 0) AS below;
 
 -- name: walk.jobs
 -- A walk goes through the numbers (seq) of jobs, downwards from :below to :since. Each of these fragments begins one
--- way to find them; conditions named walk.where_… follow as asked, then walk.cut. `j` is the job, where the way brings
--- it or walk.with_job does.
+-- way to find them; the walk.where_… of the request's conditions follow, then walk.cut. `j` is the job, from the way
+-- itself or from walk.with_job.
 SELECT number FROM (SELECT j.number FROM (
     SELECT a.seq AS number, a.id, a.queue, a.task, a.lane, a.group_name, a.created_at FROM leasehold.job AS a
     WHERE a.seq < :below AND a.seq >= :since) AS j
@@ -188,7 +188,7 @@ SELECT number FROM (SELECT j.number FROM (
     WHERE p.seq < :below AND p.seq >= :since) AS j
 
 -- name: walk.lanes
--- All that is queued in lanes: it has no index by seq.
+-- All jobs queued in lanes: the table has no index by seq.
 SELECT number FROM (SELECT s.number FROM (
     SELECT p.seq AS number FROM leasehold.lane_place AS p WHERE p.seq < :below AND p.seq >= :since) AS s
 
@@ -204,7 +204,7 @@ SELECT number FROM (SELECT s.number FROM (
     WHERE p.lane = :lane AND p.seq < :below AND p.seq >= :since) AS s
 
 -- name: walk.lane_holders
--- Who has started in a lane or blocks it, and has not ended. Whoever is back in the queue is met there.
+-- Jobs that have started in a lane or block it, and have not ended. A job that is queued again is found in the queue.
 SELECT number FROM (SELECT s.number FROM (
     SELECT h.job AS number FROM (
         SELECT x.job FROM leasehold.lane_hold AS x WHERE x.lane = :lane
@@ -255,7 +255,7 @@ SELECT number FROM (SELECT s.number FROM (
     WHERE m.group_name = :group AND m.job < :below AND m.job >= :since) AS s
 
 -- name: walk.tagged
--- All that has the tag: in the order of ids, not of seq.
+-- All jobs with the tag: in the order of ids, not of seq.
 SELECT number FROM (SELECT j.number FROM (
     SELECT a.seq AS number, a.id, a.queue, a.task, a.lane, a.group_name, a.created_at FROM leasehold.tag AS t, LATERAL (
         SELECT b.seq, b.id, b.queue, b.task, b.lane, b.group_name, b.created_at FROM leasehold.job AS b
@@ -267,7 +267,7 @@ SELECT number FROM (SELECT j.number FROM (
 SELECT number FROM (SELECT 1 AS number FROM leasehold.tag AS t WHERE t.name = :tag
 
 -- name: walk.ids
--- All whose ids are in the range: in the order of ids, not of seq.
+-- All jobs whose ids are in the range: in the order of ids, not of seq.
 SELECT number FROM (SELECT j.number FROM (
     SELECT a.seq AS number, a.id, a.queue, a.task, a.lane, a.group_name, a.created_at FROM (
         SELECT b.seq, b.id, b.queue, b.task, b.lane, b.group_name, b.created_at FROM leasehold.job AS b
@@ -328,8 +328,8 @@ SELECT number FROM (SELECT 1 AS number FROM leasehold.job AS a WHERE a.id BETWEE
  UNION ALL
 
 -- name: walk.window
--- How far a walk may go whose conditions no index serves: each way reads so many rows and no more. And the id of the
--- job there, as a cursor to go on from.
+-- How far a walk goes when no index serves its conditions: each way reads :size rows and no more. And the id of the job
+-- there, as a cursor to go on from.
 SELECT w.number, (SELECT j.id FROM leasehold.job AS j WHERE j.seq = w.number) AS id
 FROM (SELECT max(number) AS number FROM (
 
@@ -340,7 +340,7 @@ FROM (SELECT max(number) AS number FROM (
 ) AS e) AS w
 
 -- name: walk.size
--- How many there are on a way that has no order, up to :size.
+-- How many jobs there are on a way that has no order, up to :size.
 SELECT count(*) AS jobs FROM (
 
 -- name: walk.size_end
@@ -355,7 +355,7 @@ LEFT JOIN LATERAL (SELECT x.error FROM leasehold.failure_state AS x WHERE x.job 
 
 -- name: find_number_at
 -- The highest number of a job that was created by then; above the highest, if all were. Jobs are created in the order
--- of their numbers, or nearly so, and no index serves their times: each step looks at one job and halves the rest.
+-- of their numbers, or nearly so, and no index serves their times: each step reads one job and halves the rest.
 WITH RECURSIVE halves(low, width) AS (
     SELECT 0::bigint, 4611686018427387904
     UNION ALL
@@ -366,8 +366,8 @@ WITH RECURSIVE halves(low, width) AS (
 SELECT max(low) AS number FROM halves;
 
 -- name: search_text
--- The jobs of a walk, newest first, and whether each has one of the texts, which are lower case, in its arguments or
--- in its error. What was found in a job with sensitive arguments is in doubt: it may be what nobody may see.
+-- The jobs of a walk, newest first, and whether each has one of the texts, which are lower case, in its arguments or in
+-- its error. What was found in a job with sensitive arguments is in doubt: it may be a value that must not be shown.
 SELECT d.number, j.id,
     (EXISTS (SELECT FROM unnest(:in_args::text[]) AS n(needle) WHERE strpos(lower(j.args::text), n.needle) > 0)
      OR EXISTS (SELECT FROM unnest(:in_error::text[]) AS n(needle) WHERE strpos(lower(
@@ -381,7 +381,7 @@ FROM (
 ORDER BY d.number DESC LIMIT :limit
 
 -- name: read_texts
--- What is searched of these jobs, and which of their arguments are sensitive.
+-- The texts to search of these jobs, and which of their arguments are sensitive.
 SELECT j.seq AS number, j.args, j.policy,
 -- include: error_of_j
 AS error FROM unnest(:numbers::bigint[]) AS n(number),
@@ -390,11 +390,11 @@ AS error FROM unnest(:numbers::bigint[]) AS n(number),
 ;
 
 -- name: search.numbers
--- Jobs that were found before, in the place of a walk.
+-- Jobs that were found before, instead of a walk.
 SELECT n.number FROM unnest(:numbers::bigint[]) AS n(number)
 
 -- name: list_failures
--- Those of a walk that have failed or timed out, newest first; of their errors the beginning.
+-- The jobs of a walk that have failed or timed out, newest first; of their errors the beginning.
 SELECT j.id, j.task, o.finished_at, left(o.error, 2000) AS error FROM (
 
 -- name: list_failures.page

@@ -1,5 +1,5 @@
 -- part: runs_of_o
--- The run that the hold o belongs to, if it still runs: under a lease, or as an orphan.
+-- The attempt that the hold o belongs to, if it still runs: under a lease, or as an orphan.
         SELECT l.worker, l.started_at FROM leasehold.lease AS l WHERE l.job = o.job AND l.attempt = o.attempt
         UNION ALL
         SELECT NULL, p.started_at FROM leasehold.parked AS p
@@ -7,7 +7,7 @@
         LIMIT 1
 
 -- name: read_gates
--- What jobs behind these gates need, and their queue. A gate never changes, so every process asks once.
+-- What jobs behind these gates need, and their queue. A gate never changes, so every process reads it once.
 SELECT id, queue, slots, rate_key FROM leasehold.gate WHERE id = ANY(:ids::bigint[]);
 
 -- name: lock_slots
@@ -19,8 +19,8 @@ SELECT name FROM leasehold.slot WHERE name = ANY(:names::text[]) ORDER BY name F
 SELECT key FROM leasehold.rate WHERE key = ANY(:keys::text[]) ORDER BY key FOR UPDATE;
 
 -- name: read_slots
--- Limits, and units in use: of running jobs by their gates, and those taken inside runs that still run. LATERAL, so
--- that holds are looked up by name and places by job whatever the statistics say.
+-- Limits, and units in use: of running jobs by their gates, and units taken inside attempts that still run. LATERAL, so
+-- that holds are looked up by name and places by job, whatever the statistics are.
 WITH running AS MATERIALIZED (SELECT gate, count(*) AS jobs FROM leasehold.lease_slot GROUP BY gate),
 by_gate AS MATERIALIZED (
     SELECT n.key AS name, sum(n.value::integer * r.jobs) AS units
@@ -41,12 +41,12 @@ SELECT key, lim, spacing, burst, next_at, closed AND (closed_until IS NULL OR cl
 FROM leasehold.rate WHERE :keys::text[] IS NULL OR key = ANY(:keys::text[]) ORDER BY key;
 
 -- name: move_rates
--- From now on if the key was idle: what was not used is lost but for the burst.
+-- From now on if the key was idle: what was not used is lost, except for the burst.
 UPDATE leasehold.rate AS r SET next_at = greatest(r.next_at, :now) + t.jobs * r.spacing * interval '1 second'
 FROM json_to_recordset(:taken::json) AS t(key text, jobs integer) WHERE r.key = t.key;
 
 -- name: list_slot_holders
--- Who uses a slot, oldest run first. An orphan has no worker.
+-- The jobs that use a slot, oldest attempt first. An orphan has no worker.
 SELECT j.id AS job_id, sum(w.units)::bigint AS units, j.task, n.name AS worker FROM (
     SELECT u.job, v.value::integer AS units, live.worker, live.started_at
     FROM leasehold.gate AS g, LATERAL json_each_text(g.slots) AS v, LATERAL (
@@ -84,7 +84,7 @@ UPDATE leasehold.rate SET closed = false, closed_until = NULL, closed_by = NULL,
 WHERE key = :key RETURNING key;
 
 -- name: hold_slot
--- Only the holder of the lease may; more of the same slot adds up. The lease cannot end meanwhile.
+-- Only the holder of the lease may take units; more of the same slot adds up. The lease cannot end meanwhile.
 WITH anchor AS MATERIALIZED (SELECT seq FROM leasehold.job WHERE id = :id FOR NO KEY UPDATE),
 mine AS MATERIALIZED (
     SELECT l.job, l.attempt FROM anchor, LATERAL (
@@ -100,9 +100,9 @@ DELETE FROM leasehold.slot_hold
 WHERE name = :name AND job = (SELECT seq FROM leasehold.job WHERE id = :id) AND attempt = :attempt RETURNING units;
 
 -- name: sweep_holds
--- Of runs that have ended. They do not count; they only lie about. What is locked is just being removed by the pruner, and
--- waiting for it, in whatever order rows come, could be a deadlock. Scalar probes: an EXISTS may be turned into a join
--- with all leases.
+-- Holds of attempts that have ended. They do not count; they only take space. A locked row is just being removed by the
+-- pruner, and waiting for it, in whatever order rows come, could be a deadlock. Scalar probes: an EXISTS may be turned
+-- into a join with all leases.
 DELETE FROM leasehold.slot_hold WHERE ctid = ANY(ARRAY(
     SELECT o.ctid FROM leasehold.slot_hold AS o WHERE o.name = :name AND coalesce(
         (SELECT 1 FROM leasehold.lease AS l WHERE l.job = o.job AND l.attempt = o.attempt),
@@ -116,7 +116,7 @@ FROM json_to_recordset(:gates::json) AS r(id bigint, queue text, task text, slot
 ON CONFLICT DO NOTHING;
 
 -- name: make_slots
--- Limits that tasks bring along: an operator's own stays.
+-- Limits that tasks bring along: a limit set by an operator stays.
 INSERT INTO leasehold.slot (name, lim)
 SELECT r.name, r.lim FROM json_to_recordset(:slots::json) AS r(name text, lim integer) ORDER BY r.name
 ON CONFLICT DO NOTHING;

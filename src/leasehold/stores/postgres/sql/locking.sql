@@ -1,7 +1,7 @@
 -- name: lock_anchors
--- The meeting point of all careful verbs: anchors in the order of seq. NO KEY: those who only keep a job from being
--- pruned, because they spend, pass. A probe a job, here and below: a list of keys is looked up by whatever the planner
--- believes of the table, and it may believe that a table with a million rows is empty.
+-- The common lock of all careful verbs: anchors in the order of seq. NO KEY: transactions that only keep a job from
+-- being pruned, because they spend, pass. One probe per job, here and below: the planner looks up a list of keys by
+-- what it assumes of the table, and it may assume that a table with a million rows is empty.
 WITH found AS MATERIALIZED (
     SELECT j.seq FROM unnest(:ids::uuid[]) AS r(id), LATERAL (
         SELECT q.seq FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j ORDER BY j.seq)
@@ -18,13 +18,13 @@ FROM found, LATERAL (
     SELECT q.* FROM leasehold.job AS q WHERE q.seq = found.seq LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) AS j;
 
 -- name: probe_ready
--- Under the anchors. Claims take these rows without them, so they are locked too.
--- All at once: a planner that believes in an empty table takes the index of claims for as good as the key, and would read
--- the whole of it for every single probe.
+-- Under the anchors. Claims take these rows without anchors, so the rows are locked too. All at once: a planner that
+-- assumes an empty table rates the index of claims as good as the key, and would read the whole of it for every single
+-- probe.
 SELECT * FROM leasehold.ready WHERE seq = ANY(:seqs::bigint[]) ORDER BY seq FOR UPDATE;
 
 -- name: probe_lane_places
--- By lane first: seq alone has no index here. All at once: for every job by itself the lane would be read again.
+-- By lane first: seq alone has no index here. All at once: a query per job would read the lane again each time.
 SELECT p.* FROM leasehold.lane_place AS p
 WHERE p.lane = ANY(:lanes::text[]) AND p.seq = ANY(:seqs::bigint[]) ORDER BY p.seq FOR UPDATE;
 
@@ -41,11 +41,11 @@ FROM unnest(:seqs::bigint[]) AS r(seq), LATERAL (
     SELECT q.* FROM leasehold.lease AS q WHERE q.job = r.seq LIMIT 1 FOR UPDATE SKIP LOCKED) AS l;
 
 -- name: probe_parked
--- Into this place and out of it only under the anchor: nothing to lock. All at once, as of `ready`.
+-- Rows enter and leave this place only under the anchor: nothing to lock. All at once, as for `ready`.
 SELECT p.job AS seq, p.* FROM leasehold.parked AS p WHERE p.job = ANY(:seqs::bigint[]);
 
 -- name: probe_outcomes
--- Out of this place only under the anchor.
+-- Rows leave this place only under the anchor.
 SELECT p.job AS seq, p.token, p.finished_at, p.started_at, p.attempt,
     (SELECT o.name FROM leasehold.worker_name AS o WHERE o.number = p.worker) AS worker, p.state, p.special, p.result,
     p.result_ref, p.error, p.reason
@@ -53,7 +53,7 @@ FROM unnest(:seqs::bigint[]) AS r(seq), LATERAL (
     SELECT q.* FROM leasehold.outcome AS q WHERE q.job = r.seq LIMIT 1) AS p;
 
 -- name: read_sides
--- What stands beside the places of these jobs; nulls where there is nothing.
+-- What other tables have of these jobs besides their places; nulls where there is nothing.
 SELECT j.seq, t.failures, t.crashes, t.first_started_at, t.started_at, t.available_at, t.error, t.reason, t.changed_at,
     x.attempt AS placed_in, x.site, x.name, x.started_at AS execution_started_at,
     j.lane IS NOT NULL AND EXISTS (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) AS halts,
@@ -65,7 +65,7 @@ LEFT JOIN LATERAL (
 WHERE j.seq = ANY(:seqs::bigint[]);
 
 -- name: find_progress
--- Of these jobs those whose runs have kept something since the last run that crashed.
+-- The jobs among these whose attempts have saved something since the last attempt that crashed.
 SELECT j.seq FROM unnest(:seqs::bigint[]) AS asked(seq),
     LATERAL (SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.seq = asked.seq LIMIT 1) AS j
 WHERE greatest(

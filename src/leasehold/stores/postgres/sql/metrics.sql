@@ -1,14 +1,14 @@
 -- name: lock_rollups
--- Before a pair of queue and task that the totals do not have yet: two workers that counted the pairs at the same time
--- would both take the last place. Held by whoever meets a new pair, for the rest of a short transaction; readers pass.
+-- Before a pair of queue and task that is new to the totals: two workers that counted the pairs at the same time would
+-- both take the last place. Held by the worker with the new pair, for the rest of a short transaction; readers pass.
 LOCK TABLE leasehold.rollup IN SHARE ROW EXCLUSIVE MODE;
 
 -- name: list_rollup_labels
 SELECT DISTINCT queue, task FROM leasehold.rollup WHERE minute = to_timestamp(0);
 
 -- name: add_rollups
--- To this minute, by the database's clock, and to the totals. In one order, so that workers never wait for each other in
--- a circle.
+-- To this minute, by the database's clock, and to the totals. In one order, so that workers never wait for each other
+-- in a circle.
 INSERT INTO leasehold.rollup AS t (
     minute, queue, task, outcome, runs, wait_seconds, run_seconds, wait_buckets, run_buckets)
 SELECT m.minute, r.queue, r.task, r.outcome, r.runs, r.wait_seconds, r.run_seconds, r.wait_buckets, r.run_buckets
@@ -41,8 +41,8 @@ DELETE FROM leasehold.rollup
 WHERE minute > to_timestamp(0) AND minute < :now - :age::double precision * interval '1 second';
 
 -- name: list_ready_ages
--- The first row of every priority in use behind every gate, as a claim looks for it: no other rows are read. Of lanes
--- those that a ticket speaks for.
+-- The first row of every priority in use behind every gate, as a claim reads it: no other rows are read. Of lanes only
+-- those with a ticket.
 WITH RECURSIVE open AS MATERIALIZED (SELECT id FROM leasehold.gate),
 asked AS MATERIALIZED (SELECT id FROM open),
 -- include: ready_groups

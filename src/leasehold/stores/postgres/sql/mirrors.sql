@@ -2,7 +2,7 @@
 SELECT m.spec::text AS spec FROM leasehold.mirror AS m ORDER BY m.name;
 
 -- name: list_mirror_objects
--- Functions with their bodies, and on which places they are called.
+-- Functions with their bodies, and the places on which they are called.
 SELECT p.proname AS name, p.prosrc AS definition FROM pg_proc AS p
 WHERE p.proname LIKE 'mirror\_%' AND p.pronamespace = (
     SELECT m.relnamespace FROM pg_class AS m WHERE m.oid = 'leasehold.migration'::regclass)

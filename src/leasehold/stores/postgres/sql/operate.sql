@@ -16,8 +16,8 @@ WHERE until IS NULL OR until > :now ORDER BY scope, name;
 SELECT 1 AS yes FROM leasehold.pause WHERE scope = 'task' AND name = :task AND (until IS NULL OR until > :now);
 
 -- name: find_halter
--- The job that stands in the way of its lane, if one does; one that can be resumed before one that waits for an answer.
--- Who has started and runs, or is queued again, is in nobody's way.
+-- The job that blocks its lane, if one does; one that can be resumed before one that waits for an answer. A job that
+-- has started and runs, or is queued again, blocks nothing.
 SELECT id FROM (
     SELECT j.id, j.seq, p.state = 2 AS waits FROM leasehold.lane_hold AS h JOIN leasehold.job AS j ON j.seq = h.job
     JOIN leasehold.parked AS p ON p.job = h.job WHERE h.lane = :lane AND p.state IN (2, 3)

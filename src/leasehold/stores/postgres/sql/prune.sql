@@ -1,20 +1,20 @@
 -- name: find_old
--- Outcomes, how old they are, and which of them may go. Whether that is old enough is decided by the rules.
+-- Outcomes, how old they are, and which of them may be pruned. Whether that is old enough is decided by the rules.
 SELECT o.job, o.state, o.result_ref, extract(epoch FROM :now - o.finished_at)::double precision AS age,
     (SELECT k.task FROM leasehold.job AS k WHERE k.seq = o.job) AS task, (true
 
 -- name: find_old.page
--- The next ones in the order of seq. The number of rows read is bounded, not only of those found: on SQLite nobody else
--- writes meanwhile.
+-- The next ones in the order of seq. The number of rows read is bounded, not only of those found: on SQLite no other
+-- connection writes meanwhile.
 ) AS free FROM (SELECT * FROM leasehold.outcome WHERE job > :after ORDER BY job LIMIT :limit) AS o ORDER BY o.job;
 
 -- name: find_old.locked
 ) AS free FROM leasehold.outcome AS o WHERE o.job = ANY(:seqs::bigint[]);
 
 -- name: where_free_to_go
--- Never what halts a lane, what holds a key for good (unless that is asked for), what belongs to a group that still lives, or what somebody waited
--- for who may still want its result. Plain jobs are none of these. Scalar probes: an EXISTS may be turned into a hash
--- over a whole table.
+-- Never a job that halts a lane, that holds a key for good (unless that is requested), that belongs to a group that
+-- still lives, or whose result a job that waited for it may still want. Plain jobs are none of these. Scalar probes: an
+-- EXISTS may be turned into a hash over a whole table.
  AND (o.special = 0 OR (
     SELECT (:keys OR NOT coalesce(j.unique_key IS NOT NULL AND j.unique_for_ever, false))
         AND (SELECT 1 FROM leasehold.lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) IS NULL
@@ -28,12 +28,12 @@ SELECT o.job, o.state, o.result_ref, extract(epoch FROM :now - o.finished_at)::d
     FROM leasehold.job AS j WHERE j.seq = o.job))
 
 -- name: is_young
--- Whether this job was made too lately for it, or for one that came after it, to be old.
+-- Whether this job was created too recently for it, or for one that came after it, to be old.
 SELECT j.created_at >= :now - :age::double precision * interval '1 second' AS young FROM leasehold.job AS j
 WHERE j.seq = :job;
 
 -- name: lock_old
--- Whom somebody else has in hand is left to the next time.
+-- Jobs that another transaction has locked are left to the next time.
 SELECT j.seq FROM unnest(:seqs::bigint[]) AS r(seq), LATERAL (
     SELECT q.seq FROM leasehold.job AS q WHERE q.seq = r.seq LIMIT 1 FOR UPDATE SKIP LOCKED) AS j;
 
@@ -95,7 +95,7 @@ DELETE FROM leasehold.follow_up WHERE child_id = ANY(:ids::uuid[]) OR parent_id 
 DELETE FROM leasehold.spending WHERE job_id = ANY(:ids::uuid[]);
 
 -- name: prune_budgets
--- A group's total stays as long as the group: it speaks of more jobs than these.
+-- A group's total stays as long as the group: it counts more jobs than these.
 DELETE FROM leasehold.budget WHERE scope = 'job' AND name = ANY(:ids::text[]);
 
 -- name: drop_keys_for_ever
@@ -108,8 +108,8 @@ DELETE FROM leasehold.unique_key WHERE ctid = ANY(ARRAY(
 SELECT name FROM leasehold.job_group WHERE name > :after ORDER BY name LIMIT :limit;
 
 -- name: empty_groups
--- Without jobs, and not on hold. A limit is somebody's word: a group that has one goes only if that is asked for. Locked
--- by name, as everybody does.
+-- Without jobs, and not on hold. A limit was set on purpose: a group that has one goes only if that is requested. In
+-- name order, as everywhere that groups are locked.
 SELECT g.name FROM leasehold.job_group AS g WHERE g.name = ANY(:names::text[]) AND g.live <= 0 AND g.state <> 'held'
     AND (SELECT 1 FROM leasehold.member AS m WHERE m.group_name = g.name ORDER BY m.job LIMIT 1) IS NULL
     AND (:budgets OR (
@@ -118,7 +118,7 @@ SELECT g.name FROM leasehold.job_group AS g WHERE g.name = ANY(:names::text[]) A
 ORDER BY g.name;
 
 -- name: prune_groups
--- A job that has come in meanwhile has counted itself in the row, and the row is looked at again.
+-- A job that has come in meanwhile has counted itself in the row, and the row is checked again.
 DELETE FROM leasehold.job_group AS g WHERE g.name = ANY(:names::text[]) AND g.live <= 0 AND g.state <> 'held'
     AND (SELECT 1 FROM leasehold.member AS m WHERE m.group_name = g.name ORDER BY m.job LIMIT 1) IS NULL RETURNING g.name;
 

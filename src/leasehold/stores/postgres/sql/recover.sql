@@ -1,8 +1,8 @@
 -- name: sight_missed
--- The first look, taken when a renewal is overdue, so that the second one falls on the expiry: leases that have less than
--- a third of their time left, and the time until the next sweep. Owners renew at two thirds; a lease that is seen in time
--- and renewed has another expiry at the next look. And leases that expire further ahead than they are long: the clock was
--- set back. By expiry; reads the leases, which are few.
+-- The first check, made when a renewal is overdue, so that the second one falls on the expiry: leases that have less
+-- left than a third of their time plus the time until the next sweep. Workers renew at two thirds; a lease that is seen
+-- in time and renewed has another expiry at the next check. And leases that expire further ahead than they are long:
+-- the clock was set back. By expiry; reads the leases, which are few.
 SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS worker, l.shared,
     extract(epoch FROM l.expires_at - :now)::float8 AS expires_in
 FROM (SELECT q.*, count(*) OVER (PARTITION BY q.worker) > 1 AS shared FROM leasehold.lease AS q) AS l,
@@ -13,7 +13,7 @@ WHERE l.expires_at <= :now + (l.lease_seconds / 3 + least(:sweep, l.lease_second
 ORDER BY l.expires_at, l.job LIMIT :limit;
 
 -- name: find_orphans
--- Of the sites this worker serves, by priority, then age. A look: they are taken under their anchors.
+-- Of the sites this worker serves, by priority, then age. Only a read: the orphans are taken under their anchors.
 SELECT j.id FROM leasehold.parked AS p,
     LATERAL (SELECT q.id, q.task, q.priority FROM leasehold.job AS q WHERE q.seq = p.job LIMIT 1) AS j,
     LATERAL (SELECT q.site FROM leasehold.execution AS q WHERE q.job = p.job AND q.attempt = p.attempt LIMIT 1) AS x
@@ -21,7 +21,7 @@ WHERE p.state = 4 AND x.site = ANY(:sites::text[]) AND (:tasks::text[] IS NULL O
 ORDER BY j.priority DESC, p.job LIMIT :limit;
 
 -- name: find_held
--- After a lost reply: what this worker holds. Whether it was to start sooner is judged by when it was granted.
+-- After a lost reply: what this worker holds. Whether a job was to start sooner is judged by the time of its grant.
 SELECT l.job AS seq, j.id, l.token, l.attempt, j.task, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
     CASE WHEN l.attempt = 1 AND j.start_by <= l.started_at THEN 0 ELSE extract(epoch FROM j.deadline_at - :now) END::float8
         AS seconds_left, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special,
@@ -37,9 +37,9 @@ WHERE l.worker = (SELECT o.number FROM leasehold.worker_name AS o WHERE o.name =
 SELECT count(*) AS leases FROM leasehold.lease;
 
 -- name: find_overdue
--- Jobs whose time is over and that nobody runs. Those with such limits only: the index leads with the time. A start that
--- was to be made by now and has been made is told apart under the lock. And jobs with a question that nobody has answered
--- in time: one look for both, every few seconds.
+-- Jobs whose time is over and that no worker runs. Only jobs with such limits: the index leads with the time. Whether a
+-- job that had to start by now has started is checked under the lock. And jobs with a question that was not answered in
+-- time: one read for both, every few seconds.
 (SELECT j.id, false AS asked
  FROM leasehold.time_limit AS t, LATERAL (SELECT q.id FROM leasehold.job AS q WHERE q.seq = t.job LIMIT 1) AS j
  WHERE t.due_at <= :now AND NOT EXISTS (SELECT FROM leasehold.lease AS l WHERE l.job = t.job OFFSET 0)
@@ -50,9 +50,9 @@ UNION ALL
  WHERE closed_at IS NULL AND expires_at IS NOT NULL AND expires_at <= :now ORDER BY expires_at LIMIT :limit);
 
 -- name: renew
--- The token alone says "mine"; the expiry is not asked, so a late renewal that nobody has fenced still counts. Whatever
--- somebody has locked is passed over and asked for again by itself: one locked job must not cost the others their
--- leases. A probe a lease, by its key: whatever the statistics say.
+-- The token alone proves the lease; the expiry is not checked, so a late renewal that nothing has fenced still counts.
+-- A lease that another transaction has locked is skipped and requested again by itself: one locked job must not cost
+-- the others their leases. One probe per lease, by its key, whatever the statistics are.
 WITH mine AS MATERIALIZED (
     SELECT l.tid, j.id FROM unnest(:leases.ids::uuid[], :leases.tokens::bigint[]) AS r(id, token), LATERAL (
         SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j, LATERAL (
@@ -63,13 +63,13 @@ FROM mine AS m WHERE l.ctid = ANY(ARRAY(SELECT tid FROM mine)) AND l.ctid = m.ti
 RETURNING m.id, l.stop;
 
 -- name: find_leases
--- Held by these tokens, locked or not.
+-- Leases held by these tokens, locked or not.
 SELECT j.id, l.stop FROM unnest(:leases.ids::uuid[], :leases.tokens::bigint[]) AS r(id, token), LATERAL (
     SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j, LATERAL (
     SELECT q.stop FROM leasehold.lease AS q WHERE q.job = j.seq AND q.token = r.token LIMIT 1) AS l;
 
 -- name: read_flags
--- A probe a lease, by its key.
+-- One probe per lease, by its key.
 SELECT l.job, l.stop FROM unnest(:leases.jobs::bigint[], :leases.tokens::bigint[]) AS r(job, token), LATERAL (
     SELECT q.job, q.stop FROM leasehold.lease AS q WHERE q.job = r.job AND q.token = r.token LIMIT 1) AS l
 WHERE l.stop <> 0;

@@ -1,5 +1,5 @@
 -- name: insert_schedules
--- Those that are new. Whoever declares the same ones at the same time waits here, and finds them there.
+-- The new ones. A transaction that declares the same ones at the same time waits here, and finds them there.
 INSERT INTO leasehold.schedule
     (name, task, args, every, cron, tz, missed, overlap, at_start, source, next_at, changed_at)
 SELECT r.name, r.task, r.args::json, r.every, r.cron, r.tz, r.missed, r.overlap, r.at_start, r.source, r.next_at, :now
@@ -12,7 +12,7 @@ ORDER BY r.name ON CONFLICT (name) DO NOTHING;
 SELECT s.*, :now AS now FROM leasehold.schedule AS s WHERE s.name = ANY(:names::text[]) ORDER BY s.name FOR UPDATE;
 
 -- name: list_schedules
--- With the number of live workers that declare it. One that has just come may not have told of itself yet.
+-- With the number of live workers that declare each. A worker that has just started may have no row of its own yet.
 SELECT s.*, :now AS now, (
     SELECT count(*) FROM leasehold.schedule_host AS h LEFT JOIN leasehold.worker AS w ON w.worker = h.worker
     WHERE h.schedule = s.name
@@ -33,7 +33,7 @@ ON CONFLICT (schedule, worker) DO NOTHING;
 DELETE FROM leasehold.schedule_host WHERE worker = :worker;
 
 -- name: forget_schedule_hosts
--- Of workers that ended without a word.
+-- Of workers that ended without leave_schedules.
 DELETE FROM leasehold.schedule_host AS h WHERE h.since < :now - :age::double precision * interval '1 second'
   AND NOT EXISTS (SELECT FROM leasehold.worker AS w WHERE w.worker = h.worker
                   AND w.seen_at >= :now - :age::double precision * interval '1 second');
@@ -44,7 +44,7 @@ UPDATE leasehold.schedule SET task = :task, args = :args::json, every = :every, 
 WHERE name = :name;
 
 -- name: move_schedule
--- After its lock: the ticks before next_at are dealt with.
+-- After its lock: the ticks before next_at have been handled.
 UPDATE leasehold.schedule SET next_at = :next_at, last_at = coalesce(:last_at, last_at),
     last_job = coalesce(:last_job::uuid, last_job), passed = passed + :passed
 WHERE name = :name;

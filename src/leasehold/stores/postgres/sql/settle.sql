@@ -1,5 +1,5 @@
 -- part: given_successes
--- Hidden from the planner, as in claim_plain: knowing how many, it would make a plan of its own for every batch.
+-- Hidden from the planner, as in claim_plain: if it knew how many, it would make a new plan for every batch.
 given AS MATERIALIZED (
     SELECT :settled.jobs::bigint[] AS jobs, :settled.tokens::bigint[] AS tokens, :settled.results::text[] AS results,
         :settled.references::text[] AS refs),
@@ -15,16 +15,16 @@ ended AS (
     FROM gone AS g JOIN v ON v.job = g.job AND v.token = g.token)
 
 -- part: left_alone
--- Mostly nobody, and then nothing is compared.
+-- Mostly no job was left alone, and then nothing is compared.
 SELECT v.job, false AS slots FROM v
 WHERE (SELECT count(*) FROM gone) < (SELECT count(*) FROM v)
   AND NOT EXISTS (SELECT FROM gone AS g WHERE g.job = v.job AND g.token = v.token)
 
 -- name: settle_plain
--- Success is success under every flag, so the token is the whole guard. A probe a lease, by its key, whatever the
--- statistics say; what somebody has locked is passed over, so that this statement waits for no job and is in no circle.
--- Only jobs without ties: to look after the tables of settle_succeeded costs a fifth of it, even if there is nothing in
--- them. What is inserted comes from what was deleted. The answer: who was left alone.
+-- A success stays a success under every stop flag, so the token is the whole guard. One probe per lease, by its key,
+-- whatever the statistics are; what another transaction has locked is skipped, so that this statement waits for no job
+-- and is in no circle of waits. Only jobs without ties: the tables of settle_succeeded cost a fifth of it, even if they
+-- are empty. What is inserted comes from what was deleted. Returns the jobs that were left alone.
 WITH
 -- include: given_successes
 , gone AS (
@@ -38,10 +38,10 @@ WITH
 ;
 
 -- name: settle_succeeded
--- The same for jobs with ties. Jobs that others wait for are left to the decided way, which judges those in the same
--- transaction. The answer has one row more if slots are free again.
--- Groups are locked after everything else: they wait for the counts of the others. Then listeners are told of what they
--- have become. Without a listener no job is looked up for one.
+-- The same for jobs with ties. Jobs that others wait for are left to the settle under the lock, which judges the others
+-- in the same transaction. Returns one row more if slots are free again. Groups are locked after everything else: they
+-- wait for the counts of the others. Then listeners are notified of the new states. Without a listener no job is looked
+-- up for one.
 WITH
 -- include: given_successes
 , gone AS (
@@ -53,7 +53,7 @@ WITH
 facts AS MATERIALIZED (
     SELECT g.job, g.attempt, j.id, j.lane, j.priority, j.group_name, j.task, j.unique_key, j.deadline_at, j.start_by
     FROM gone AS g, LATERAL (SELECT * FROM leasehold.job AS q WHERE q.seq = g.job LIMIT 1) AS j WHERE g.special = 1),
-questions AS ( -- only a job that has run before can have asked
+questions AS ( -- only a job with an earlier attempt can have questions
     UPDATE leasehold.question SET closed_at = coalesce(closed_at, :now), answer = CASE WHEN NOT secret THEN answer END
     WHERE job_id = ANY(ARRAY(SELECT id FROM facts WHERE attempt > 1))
       AND (closed_at IS NULL OR (secret AND answer IS NOT NULL))
@@ -95,7 +95,7 @@ groups AS (
 listeners AS MATERIALIZED (
     SELECT q.name, q.event, q.task FROM leasehold.listener AS q WHERE q.event IN ('succeeded', 'group_done')
       AND (q.seen_at IS NULL OR q.seen_at >= :now - interval '1 day')),
-told AS (
+reported AS (
     INSERT INTO leasehold.outbox (id, listener, event, job_id, task, queue, attempt, group_name, detail, data, at, due_at)
     SELECT replace(gen_random_uuid()::text, '-', ''), l.name, 'succeeded', j.id, j.task, j.queue, g.attempt, j.group_name,
         '', '{}'::json, :now, :now
@@ -112,7 +112,7 @@ UNION ALL
 SELECT NULL, true FROM (SELECT FROM slots LIMIT 1) AS freed;
 
 -- name: read_settlements
--- After a lost reply: is the lease still held by this token, and if not, was the run under it settled by its holder?
+-- After a lost reply: is the lease still held by this token, and if not, did its holder settle the attempt under it?
 SELECT j.id, EXISTS (SELECT FROM leasehold.lease AS l WHERE l.job = j.seq AND l.token = r.token OFFSET 0) AS held, coalesce(
     (SELECT o.name FROM leasehold.outcome AS p JOIN leasehold.worker_name AS o ON o.number = p.worker
      WHERE p.job = j.seq AND p.token = r.token),

@@ -1,14 +1,14 @@
 -- name: load_steps
--- All of a job's, in one read.
+-- All steps of a job, in one read.
 SELECT name, result FROM leasehold.step WHERE job_id = :id;
 
 -- name: list_steps
 SELECT name, attempt, saved_at, result FROM leasehold.step WHERE job_id = :id ORDER BY saved_at, attempt, name;
 
 -- name: save_steps
--- Under the fence: a run that has lost its lease writes nothing, and gets no row back. The lease stays locked until the
--- commit, so that its renewals pass and its end waits: what a run has kept is there when the next one begins. The same
--- step again (a repeat after a lost reply) writes the same values over it.
+-- Under the fence: an attempt that has lost its lease writes nothing, and gets no row back. The lease stays locked
+-- until the commit, so that its renewals pass and its end waits: what an attempt has saved is there when the next one
+-- begins. The same step again (a repeat after a lost reply) writes the same values over it.
 WITH anchor AS MATERIALIZED (SELECT seq FROM leasehold.job WHERE id = :id FOR NO KEY UPDATE),
 mine AS MATERIALIZED (
     SELECT l.attempt FROM anchor, LATERAL (
@@ -25,7 +25,7 @@ RETURNING job_id;
 SELECT state FROM leasehold.checkpoint WHERE job_id = :id;
 
 -- name: save_checkpoint
--- Under the fence, as save_steps. The attempt is the one that has come this far: the same state again is no progress.
+-- Under the fence, as save_steps. The attempt is the one that reached this state: the same state again is no progress.
 WITH anchor AS MATERIALIZED (SELECT seq FROM leasehold.job WHERE id = :id FOR NO KEY UPDATE),
 mine AS MATERIALIZED (
     SELECT l.attempt FROM anchor, LATERAL (

@@ -20,12 +20,12 @@ SELECT n.id, :scope, :reason, :actor, :now FROM unnest(:ids::uuid[]) AS n(id)
 ON CONFLICT (job_id, scope) DO UPDATE SET reason = excluded.reason, actor = excluded.actor, at = excluded.at;
 
 -- name: lock_runs
--- Whoever tells these runs to stop from now on, under their anchors, finds what is stored in this transaction. Shared:
--- several may store follow-ups of one run at a time.
+-- A stop that flags these attempts from now on, under their anchors, finds what is stored in this transaction. Shared:
+-- several transactions may store follow-ups of one attempt at a time.
 SELECT j.seq FROM leasehold.job AS j WHERE j.id = ANY(:ids::uuid[]) ORDER BY j.seq FOR SHARE;
 
 -- name: find_flagged
--- Those of them that were told to stop. After the lock, in a statement of its own: one that had to wait for the lock
+-- The jobs among them with a stop request. After the lock, in a statement of its own: one that had to wait for the lock
 -- would still see the flags from before.
 SELECT j.id FROM leasehold.job AS j WHERE j.seq = ANY(:seqs::bigint[]) AND coalesce(
     (SELECT p.stop FROM leasehold.lease AS p WHERE p.job = j.seq),

@@ -17,6 +17,6 @@ SELECT name, ready, version, changed_at, created_at FROM leasehold.tenant WHERE 
 SELECT name, ready, version, changed_at, created_at FROM leasehold.tenant WHERE changed_at >= :since ORDER BY name;
 
 -- name: notify_tenants
--- In the order of names: two who tell of the same tenants must not wait for each other.
+-- In the order of names: two transactions that notify the same tenants must not wait for each other.
 UPDATE leasehold.tenant SET version = version + 1, changed_at = :now WHERE name IN (
     SELECT name FROM leasehold.tenant WHERE name = ANY(:names::text[]) ORDER BY name FOR UPDATE);

@@ -16,7 +16,7 @@ SELECT worker, queues, tasks, sites, tenants, concurrency, running, draining, ve
 FROM leasehold.worker WHERE seen_at >= :now - :age::double precision * interval '1 second' ORDER BY worker;
 
 -- name: list_leases
--- Who runs what, in the order in which the jobs came. Leases are few, whatever has ended.
+-- Which worker runs what, in the order in which the jobs came. Leases are few, however many jobs have ended.
 SELECT l.job AS seq, j.id AS job_id, j.task, j.queue, j.group_name, l.attempt, l.worker, l.started_at, l.expires_at,
     CASE l.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested, :now AS now
 FROM (
@@ -27,7 +27,7 @@ FROM (
 WHERE :worker::text IS NULL OR l.worker = :worker ORDER BY l.job LIMIT :limit;
 
 -- name: list_executions
--- What runs outside, watched or not, the oldest first. Reads leases and orphans, which are few, and no other rows.
+-- Executions, watched by a worker or not, the oldest first. Reads leases and orphans, which are few, and no other rows.
 SELECT j.id AS job_id, j.task, j.queue, p.attempt, x.site, x.name, o.name AS worker, x.placed_at, x.started_at,
     CASE p.stop WHEN 1 THEN 'finish' WHEN 2 THEN 'pause' WHEN 3 THEN 'cancel' END AS stop_requested
 FROM (
@@ -39,8 +39,8 @@ JOIN leasehold.job AS j ON j.seq = p.job LEFT JOIN leasehold.worker_name AS o ON
 ORDER BY x.placed_at, p.job LIMIT :limit;
 
 -- name: list_lanes
--- Lanes that somebody holds or that stand still, and by which job. Whoever has started and waits in the queue for the
--- next try keeps its lane too, but it is not what people look for here.
+-- Lanes that a job holds or blocks, and which job it is. A job that has started and waits in the queue for its next
+-- attempt keeps its lane too, but it is not what people search for here.
 SELECT h.lane, j.id,
     CASE WHEN o.state IS NOT NULL THEN CASE o.state WHEN 3 THEN 'failed' ELSE 'timed_out' END
          ELSE CASE p.state WHEN 2 THEN 'waiting' WHEN 3 THEN 'paused' ELSE 'running' END END AS state,
@@ -65,8 +65,7 @@ SELECT DISTINCT queue, task FROM leasehold.gate ORDER BY queue, task;
 SELECT :now AS now;
 
 -- name: count_by_queue
--- What is not over yet, or wants somebody's attention. Of each place so many rows are read; the gate tells queue and
--- task.
+-- What has not ended yet, or needs attention. Of each place at most :cap rows are read; the gate gives queue and task.
 SELECT g.queue, g.task, c.state, sum(c.jobs)::bigint AS jobs FROM (
     SELECT p.gate, 'queued' AS state, count(*) AS jobs FROM (
         SELECT gate FROM leasehold.ready LIMIT :cap) AS p GROUP BY p.gate
@@ -87,7 +86,7 @@ JOIN leasehold.gate AS g ON g.id = c.gate
 GROUP BY g.queue, g.task, c.state ORDER BY g.queue, g.task, c.state;
 
 -- name: list_stuck_lanes
--- A lane that nothing blocks, whose head is due, and that no ticket speaks for. There must never be one.
+-- A lane that nothing blocks, whose head is due, and that has no due ticket. There must never be one.
 SELECT h.lane FROM (
     SELECT p.lane, p.seq, p.available_at, row_number() OVER (PARTITION BY p.lane ORDER BY p.lane_at, p.seq) AS place
     FROM leasehold.lane_place AS p WHERE p.lane_at <= :now) AS h
@@ -98,7 +97,7 @@ WHERE h.place = 1 AND h.available_at <= :now
 ORDER BY h.lane LIMIT :limit;
 
 -- name: list_stuck_children
--- Pending without a hold, and nobody whom it waits for can still end. There must never be one.
+-- Pending without a hold, and no job that it waits for can still end. There must never be one.
 SELECT j.id FROM leasehold.parked AS p JOIN leasehold.job AS j ON j.seq = p.job
 WHERE p.state = 1 AND NOT p.held AND NOT EXISTS (
     SELECT 1 FROM leasehold.dependency AS d JOIN leasehold.job AS a ON a.id = d.parent_id
@@ -106,15 +105,15 @@ WHERE p.state = 1 AND NOT p.held AND NOT EXISTS (
 ORDER BY j.seq LIMIT :limit;
 
 -- name: list_long_expired
--- Leases that ran out so long ago that somebody should have taken the job over.
+-- Leases that expired so long ago that a worker should have taken the job over.
 SELECT (SELECT j.id FROM leasehold.job AS j WHERE j.seq = l.job) AS id FROM leasehold.lease AS l
 WHERE l.expires_at < :now - :age::double precision * interval '1 second' LIMIT :limit;
 
 -- name: list_misplaced
--- Whatever breaks "a job is in exactly one place", and groups that miscount their jobs. There must never be any. Of
--- jobs and their outcomes the newest :rows are looked at: a store may hold tens of millions. A number without a job is
--- told as it is. A job of a group is special: plain ones need not be asked. Everything is counted in one pass: a join of
--- two long lists, of which a few rows are wanted, may be planned as a loop in a loop.
+-- What breaks "a job is in exactly one place", and groups that miscount their jobs. There must never be any. Of jobs
+-- and their outcomes the newest :rows are read: a store may hold tens of millions. A number without a job is returned
+-- as it is. A job of a group is special: plain ones need not be read. Everything is counted in one pass: a join of two
+-- long lists, of which a few rows are wanted, may be planned as a nested loop.
 WITH recent AS (SELECT coalesce((SELECT seq FROM leasehold.job ORDER BY seq DESC LIMIT 1 OFFSET :rows), 0) AS seq),
 odd AS MATERIALIZED (
     SELECT p.seq, sum(p.jobs) AS jobs, count(*) - sum(p.jobs) AS places FROM (
@@ -151,7 +150,7 @@ SELECT m.what, m.id FROM (
 LIMIT :limit;
 
 -- name: list_definitions
--- Every table, view, index and constraint that is there, as text that names them. An index that failed to build is not.
+-- All tables, views, indexes and constraints, as text that names them. An index that failed to build is left out.
 SELECT CASE c.relkind WHEN 'v' THEN 'CREATE VIEW ' ELSE 'CREATE TABLE ' END || c.relname AS definition
 FROM pg_class AS c
 WHERE c.relkind IN ('r', 'v')

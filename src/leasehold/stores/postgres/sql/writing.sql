@@ -1,13 +1,13 @@
 -- name: delete_ready
--- What leaves a place is counted by the caller: fewer rows than moves, and nothing is written at all. All at once, as in
--- probe_ready. IS TRUE keeps the planner from making a join of it, in whatever order: it is looked up in a hash.
+-- The caller counts the rows that leave a place: if there are fewer than moves, nothing is written at all. All at once,
+-- as in probe_ready. IS TRUE keeps the planner from making a join of it, in whatever order: it is looked up in a hash.
 WITH r AS MATERIALIZED (SELECT * FROM json_to_recordset(:rows::json) AS v(seq bigint, token bigint))
 DELETE FROM leasehold.ready AS p WHERE p.seq = ANY(ARRAY(SELECT seq FROM r))
     AND ((p.seq, p.token) IN (SELECT seq, token FROM r)) IS TRUE
 RETURNING p.seq;
 
 -- name: delete_leases
--- A probe a row, whatever the statistics say. The row is locked, so that the ctid that was found stays what it is.
+-- One probe per row, whatever the statistics are. The row is locked, so that the ctid that was found stays what it is.
 DELETE FROM leasehold.lease WHERE ctid = ANY(ARRAY(
     SELECT p.tid FROM json_to_recordset(:rows::json) AS r(seq bigint, token bigint), LATERAL (
         SELECT q.ctid AS tid FROM leasehold.lease AS q WHERE q.job = r.seq AND q.token = r.token LIMIT 1) AS p))
@@ -69,7 +69,7 @@ FROM json_to_recordset(:rows::json) AS r(job bigint, token bigint, finished_at t
     text);
 
 -- name: update_leases
--- A flag, or a raised special. In place: a renewal that waits for the row must find it.
+-- A stop flag, or a raised `special`. In place: a renewal that waits for the row must find it.
 WITH v AS MATERIALIZED (
     SELECT p.tid, r.stop, r.special
     FROM json_to_recordset(:rows::json) AS r(job bigint, token bigint, stop smallint, special smallint), LATERAL (
@@ -95,7 +95,7 @@ ON CONFLICT (job) DO UPDATE SET failures = excluded.failures, crashes = excluded
     excluded.reason, changed_at = excluded.changed_at;
 
 -- name: insert_attempts
--- A run that is on record already (it went back to the queue before the job ended there) stays as it is.
+-- An attempt that is stored already (it went back to the queue before the job ended there) stays as it is.
 INSERT INTO leasehold.attempt (job, token, number, worker, settled, started_at, ended_at, ended, error)
 SELECT r.job, r.token, r.number, (SELECT o.number FROM leasehold.worker_name AS o WHERE o.name = r.worker), r.settled,
     r.started_at, r.ended_at, r.ended, r.error
@@ -156,8 +156,8 @@ FROM json_to_recordset(:entries::json) AS r(job_id uuid, event text, from_state 
     attempt integer, actor text, detail text);
 
 -- name: insert_tickets
--- A ticket of gate 0 speaks for a head that is not known for sure; its rank is that of the job that seems to be next:
--- under the rank of the job that left, a higher head would be looked at too late.
+-- A ticket of gate 0 is for a head that is not known for sure; its rank is that of the job that seems to be next: under
+-- the rank of the job that left, a higher head would be checked too late.
 INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
 SELECT r.gate, coalesce(h.priority, r.priority), r.available_at, r.lane
 FROM json_to_recordset(:tickets::json) AS r(gate bigint, priority smallint, available_at timestamptz, lane text)
@@ -174,18 +174,18 @@ UPDATE leasehold.job_group AS g SET version = g.version + 1, live = g.live + c.l
 RETURNING g.name, g.live, g.version;
 
 -- name: read_listeners
--- Who listens to one of these. In the transaction of a move, and without a lock.
+-- The listeners to these events. In the transaction of a move, and without a lock.
 SELECT name, event, task, webhook FROM leasehold.listener
 WHERE event = ANY(:events::text[])
   AND (seen_at IS NULL OR seen_at >= :now - :age::double precision * interval '1 second');
 
 -- name: insert_outbox
--- With a hint for those who deliver, which comes through with the commit.
-WITH told AS (
+-- With a notification for the hook dispatchers, which is sent at the commit.
+WITH reported AS (
     INSERT INTO leasehold.outbox (id, listener, event, job_id, task, queue, attempt, group_name, detail, data, at, due_at)
     SELECT r.id, r.listener, r.event, r.job_id, r.task, r.queue, r.attempt, r.group_name, r.detail, r.data::json, :now, :now
     FROM json_to_recordset(:rows::json) AS r(id text, listener text, event text, job_id uuid, task text, queue text,
         attempt integer, group_name text, detail text, data text)
     RETURNING tableoid)
-SELECT pg_notify('leasehold_' || n.nspname, 'hooks')
-FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = (SELECT tableoid FROM told LIMIT 1);
+SELECT pg_notify('leasehold_' || n.nspname, 'hooks') FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+WHERE c.oid = (SELECT tableoid FROM reported LIMIT 1);

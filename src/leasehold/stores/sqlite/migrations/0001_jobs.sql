@@ -1,11 +1,11 @@
--- A job is a row that stays and a row that moves. What was asked for is a row of `job`, inserted once. Where the job is
--- stands in exactly one *place*: ready | lane_place → lease → parked → outcome. The place is the state. What few jobs
--- have is a table of its own, so that a plain job pays nothing for it. docs/decisions/0021 says why. We live in the
--- user's own file, so every name carries a prefix. Times are whole microseconds since 1970, UTC.
+-- A job is a row that stays and a row that moves. The request is a row of `job`, inserted once. The job's position is a
+-- row in exactly one *place*: ready | lane_place → lease → parked → outcome. The place is the state. What few jobs have
+-- is a table of its own, so that a plain job pays nothing for it. docs/decisions/0021 has the reasons. The tables are
+-- in the user's own file, so every name has a prefix. Times are whole microseconds since 1970, UTC.
 
--- What was asked for. Its row is also the anchor: whoever moves a job with care locks it first; claim, renew and a plain
--- settle never do. `seq` is the inner key and the order of arrival, never given twice; `id` is the only public name. A fact that few calls
--- give is a nullable column without index or check: null costs nothing. Only resume(args=…) ever updates a row.
+-- The request. Its row is also the anchor: every careful verb locks it before it moves the job; claim, renew and plain
+-- settle never do. `seq` is the inner key and order of arrival, never given twice, `id` the only public name. A fact of
+-- few calls is a nullable column without index or check: null costs nothing. Only resume(args=…) updates rows.
 CREATE TABLE leasehold_job (
     seq             INTEGER PRIMARY KEY AUTOINCREMENT,
     id              TEXT NOT NULL CONSTRAINT job_id UNIQUE,
@@ -31,10 +31,10 @@ CREATE TABLE leasehold_job (
     CONSTRAINT job_args_are_json CHECK (json_valid(args))
 );
 
--- `special` stands in every place and only rises. 0: plain. 1: tied, its end touches rows of other tables. 2: awaited,
--- its end is judged in Python for those who wait for it.
+-- `special` is in every place and only rises. 0: plain. 1: tied, its end changes rows of other tables. 2: awaited, its
+-- end is judged in Python for the jobs that wait for it.
 
--- May be claimed from `available_at` on. Stored in the order of claims: a claim is one range at the head.
+-- Can be claimed from `available_at` on. Stored in the order of claims: a claim is one range at the head.
 CREATE TABLE leasehold_ready (
     seq           INTEGER NOT NULL UNIQUE,
     gate          INTEGER NOT NULL,
@@ -62,8 +62,8 @@ CREATE TABLE leasehold_lane_place (
     PRIMARY KEY (lane, lane_at, seq)
 ) WITHOUT ROWID;
 
--- Somebody runs it. No second index: the sweep reads the whole table, which is small. `stop` is
--- the flag (1 finish, 2 pause, 3 cancel): it stands in the row that every ending takes away.
+-- A worker runs it. No second index: the sweep reads the whole table, which is small. `stop` is the flag (1 finish, 2
+-- pause, 3 cancel): it is in the row that every ending deletes.
 CREATE TABLE leasehold_lease (
     job           INTEGER PRIMARY KEY,
     token         INTEGER NOT NULL CONSTRAINT lease_token_positive CHECK (token > 0),
@@ -76,7 +76,7 @@ CREATE TABLE leasehold_lease (
     stop          INTEGER NOT NULL DEFAULT 0 CONSTRAINT lease_stop_known CHECK (stop BETWEEN 0 AND 3)
 );
 
--- Nobody may claim it. state: 1 pending, 2 waiting, 3 paused, 4 orphan (it may still run, but nobody holds it).
+-- Must not be claimed. state: 1 pending, 2 waiting, 3 paused, 4 orphan (it may still run, but no worker holds it).
 CREATE TABLE leasehold_parked (
     job        INTEGER PRIMARY KEY,
     state      INTEGER NOT NULL CONSTRAINT parked_state_known CHECK (state BETWEEN 1 AND 4),
@@ -95,8 +95,8 @@ CREATE TABLE leasehold_parked (
 );
 CREATE INDEX leasehold_parked_state ON leasehold_parked (state, job);
 
--- How it ended. state: 1 succeeded, 2 cancelled, 3 failed, 4 timed out. started_at: its last run, if there was one. worker
--- is null if it was not the holder of a lease who ended it.
+-- How it ended. state: 1 succeeded, 2 cancelled, 3 failed, 4 timed out. started_at: its last attempt, if there was one.
+-- worker is null if the job was not ended by the holder of a lease.
 CREATE TABLE leasehold_outcome (
     job         INTEGER PRIMARY KEY,
     token       INTEGER NOT NULL,
@@ -112,11 +112,11 @@ CREATE TABLE leasehold_outcome (
     reason      TEXT,
     CONSTRAINT outcome_result_is_json CHECK (result IS NULL OR json_valid(result))
 );
--- What people look for is what did not go well; a plain success never enters it.
+-- People search for what did not go well; a plain success never enters this index.
 CREATE INDEX leasehold_outcome_notable ON leasehold_outcome (state, job) WHERE state <> 1;
 
--- What a run has left behind for the next one, and what the place does not tell: counters, when it first and last
--- started, its due time once that was put off, the last error, and why it waits or shall stop.
+-- What an attempt leaves for the next one, and what the place does not have: counters, when it first and last started,
+-- its due time once that was postponed, the last error, and why it waits or is to stop.
 CREATE TABLE leasehold_failure_state (
     job              INTEGER PRIMARY KEY,
     failures         INTEGER NOT NULL,
@@ -129,7 +129,7 @@ CREATE TABLE leasehold_failure_state (
     changed_at       INTEGER NOT NULL
 );
 
--- Every grant's end has one record: the outcome, if that run ended the job, else a row here.
+-- Every grant's end has one record: the outcome, if that attempt ended the job, else a row here.
 CREATE TABLE leasehold_attempt (
     job        INTEGER NOT NULL,
     token      INTEGER NOT NULL,
@@ -143,13 +143,13 @@ CREATE TABLE leasehold_attempt (
     PRIMARY KEY (job, token)
 ) WITHOUT ROWID;
 
--- Who holds leases, by a number that is never used again.
+-- The workers that hold leases, by a number that is never used again.
 CREATE TABLE leasehold_worker_name (
     number INTEGER PRIMARY KEY,
     name   TEXT NOT NULL CONSTRAINT worker_name_unique UNIQUE
 );
 
--- Who has a key now. The primary key is the guard.
+-- The job that has a key now. The primary key is the guard.
 CREATE TABLE leasehold_unique_key (
     task     TEXT NOT NULL,
     key      TEXT NOT NULL,
@@ -158,21 +158,21 @@ CREATE TABLE leasehold_unique_key (
     PRIMARY KEY (task, key)
 ) WITHOUT ROWID;
 
--- Who has started in a lane, or halts it. The primary key is the tripwire: two claimers that saw different heads cannot
--- both commit.
+-- The job that has started in a lane, or halts it. The primary key is the guard: two claimers that saw different heads
+-- cannot both commit.
 CREATE TABLE leasehold_lane_hold (
     lane TEXT PRIMARY KEY,
     job  INTEGER NOT NULL
 ) WITHOUT ROWID;
 
--- Who has not started and blocks the lane all the same: paused while it was queued.
+-- Jobs that have not started and block the lane all the same: paused while they were queued.
 CREATE TABLE leasehold_lane_stop (
     lane TEXT NOT NULL,
     job  INTEGER NOT NULL,
     PRIMARY KEY (lane, job)
 ) WITHOUT ROWID;
 
--- "Look at this lane from this time on." Addressed by rowid; gate 0 means that the next head is unknown.
+-- A lane to check from `available_at` on. Addressed by rowid; gate 0 means that the next head is unknown.
 CREATE TABLE leasehold_ticket (
     gate         INTEGER NOT NULL,
     priority     INTEGER NOT NULL,
@@ -181,8 +181,8 @@ CREATE TABLE leasehold_ticket (
 );
 CREATE INDEX leasehold_ticket_claim ON leasehold_ticket (gate, priority DESC, available_at);
 
--- What a job needs besides its turn, interned. The id is a hash of the four values, so that two producers never wait
--- for each other to learn it.
+-- What a job needs besides its turn, stored once for all jobs alike. The id is a hash of the four values, so that two
+-- producers never wait for each other to learn it.
 CREATE TABLE leasehold_gate (
     id       INTEGER PRIMARY KEY,
     queue    TEXT NOT NULL,
@@ -201,19 +201,19 @@ CREATE TABLE leasehold_pause (
     PRIMARY KEY (scope, name)
 );
 
--- How many units may be in use at once. How many are is counted from lease_slot and slot_hold: no total that could drift.
+-- How many units may be in use at once. Use is counted from lease_slot and slot_hold: no total that could drift.
 CREATE TABLE leasehold_slot (
     name TEXT PRIMARY KEY,
     lim  INTEGER NOT NULL CONSTRAINT slot_limit_not_negative CHECK (lim >= 0)
 );
 
--- Runs that use slots by their gate; an orphan keeps its row.
+-- Attempts that use slots by their gate; an orphan keeps its row.
 CREATE TABLE leasehold_lease_slot (
     job  INTEGER PRIMARY KEY,
     gate INTEGER NOT NULL
 );
 
--- Units taken inside a run. They count while the job runs in that attempt; what is left of others is swept.
+-- Units taken inside an attempt. They count while the job runs in that attempt; what is left of others is swept.
 CREATE TABLE leasehold_slot_hold (
     name    TEXT NOT NULL,
     job     INTEGER NOT NULL,
@@ -223,7 +223,7 @@ CREATE TABLE leasehold_slot_hold (
 ) WITHOUT ROWID;
 CREATE INDEX leasehold_slot_hold_job ON leasehold_slot_hold (job);
 
--- `next_at`: when the next job would start if they came evenly. One row and one instant a key.
+-- `next_at`: when the next job would start if they came evenly. One row and one instant per key.
 CREATE TABLE leasehold_rate (
     key           TEXT PRIMARY KEY,
     lim           TEXT NOT NULL,
@@ -236,13 +236,13 @@ CREATE TABLE leasehold_rate (
     closed_reason TEXT
 );
 
--- One row per task that was ever run at once: what such calls lock, so that they decide one after the other.
+-- One row per task that was ever run immediately: such calls lock it, so that they decide one after the other.
 CREATE TABLE leasehold_running_cap (
     task TEXT PRIMARY KEY
 );
 
--- `live`: its jobs that have not ended; it moves with the version. `stop_…`: the last stop that met it, of the whole of it or
--- of a part, whatever its state has become since.
+-- `live`: its jobs that have not ended; it changes with the version. `stop_…`: the last stop of the group, of the whole
+-- of it or of a part, whatever its state has become since.
 CREATE TABLE leasehold_job_group (
     name        TEXT PRIMARY KEY,
     state       TEXT NOT NULL DEFAULT 'active',
@@ -267,7 +267,7 @@ CREATE TABLE leasehold_member (
     PRIMARY KEY (group_name, job)
 ) WITHOUT ROWID;
 
--- what: 1 deadline of the whole job, 2 to be started by.
+-- what: 1 deadline of the whole job, 2 the time by which it must start.
 CREATE TABLE leasehold_time_limit (
     job    INTEGER NOT NULL,
     what   INTEGER NOT NULL,
@@ -276,7 +276,7 @@ CREATE TABLE leasehold_time_limit (
 ) WITHOUT ROWID;
 CREATE INDEX leasehold_time_limit_due ON leasehold_time_limit (due_at);
 
--- Where an external run lives: one an attempt, kept. Stored before the start; `started_at` is the mark after it.
+-- Where an execution runs: one per attempt, kept. Stored before the start; `started_at` is set after it.
 CREATE TABLE leasehold_execution (
     job        INTEGER NOT NULL,
     attempt    INTEGER NOT NULL,
@@ -294,7 +294,7 @@ CREATE TABLE leasehold_tag (
 ) WITHOUT ROWID;
 CREATE INDEX leasehold_tag_job ON leasehold_tag (job_id);
 
--- A child waits for its parents. `met` once the parent has ended in a way that lets the child run.
+-- A child waits for its parents. `met` is set once the parent has ended in a way that lets the child run.
 CREATE TABLE leasehold_dependency (
     child_id   TEXT NOT NULL,
     parent_id  TEXT NOT NULL,
@@ -305,7 +305,7 @@ CREATE TABLE leasehold_dependency (
 ) WITHOUT ROWID;
 CREATE INDEX leasehold_dependency_parent ON leasehold_dependency (parent_id);
 
--- Which job's handler asked for which.
+-- Which job's handler has enqueued which job.
 CREATE TABLE leasehold_follow_up (
     parent_id TEXT NOT NULL,
     child_id  TEXT NOT NULL,
@@ -313,7 +313,7 @@ CREATE TABLE leasehold_follow_up (
 ) WITHOUT ROWID;
 CREATE INDEX leasehold_follow_up_child ON leasehold_follow_up (child_id);
 
--- A secret answer is shown to the job alone, and goes when the job has ended for good; `answered` outlives it.
+-- A secret answer is shown to the job alone, and is deleted when the job has ended for good; `answered` outlives it.
 CREATE TABLE leasehold_question (
     job_id     TEXT NOT NULL,
     key        TEXT NOT NULL,
@@ -328,11 +328,11 @@ CREATE TABLE leasehold_question (
     expired    INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (job_id, key)
 );
--- Open ones only, which are few: those that run out, and the inbox in the order of asking.
+-- Open ones only, which are few: those that expire, and the inbox in the order of asked_at.
 CREATE INDEX leasehold_question_expiry ON leasehold_question (expires_at) WHERE closed_at IS NULL AND expires_at IS NOT NULL;
 CREATE INDEX leasehold_question_open ON leasehold_question (asked_at) WHERE closed_at IS NULL;
 
--- What a job's steps have returned. A step that stands here is not run again, whichever run of the job comes to it.
+-- What a job's steps have returned. A step that is stored here does not run again, whichever attempt comes to it.
 CREATE TABLE leasehold_step (
     job_id   TEXT NOT NULL,
     name     TEXT NOT NULL,
@@ -342,7 +342,7 @@ CREATE TABLE leasehold_step (
     PRIMARY KEY (job_id, name)
 );
 
--- Where a job's loop has come to: one state per job, the last one counts.
+-- How far a job's loop has come: one state per job, the last one counts.
 CREATE TABLE leasehold_checkpoint (
     job_id   TEXT PRIMARY KEY,
     state    TEXT NOT NULL,
@@ -377,8 +377,8 @@ CREATE TABLE leasehold_stream (
     place    INTEGER NOT NULL
 );
 
--- The last lines that each attempt has logged; `cut` is how many characters before them were dropped. `read_to` is where
--- the output of its execution was read to, as JSON: who adopts the execution reads on from there.
+-- The last lines that each attempt has logged; `cut` is how many characters before them were dropped. `read_to` is how
+-- far the output of its execution was read, as JSON: the worker that adopts the execution reads on from there.
 CREATE TABLE leasehold_log_tail (
     job_id  TEXT NOT NULL,
     attempt INTEGER NOT NULL,
@@ -388,8 +388,8 @@ CREATE TABLE leasehold_log_tail (
     PRIMARY KEY (job_id, attempt)
 );
 
--- The ledger: what was spent, under which key and which lease. The key makes a repeat harmless. No fence: money that a
--- run has spent is spent, also after its lease was lost.
+-- The ledger: what was spent, under which key and which lease. The key makes a repeat harmless. No fence: money that an
+-- attempt has spent is spent, also after its lease was lost.
 CREATE TABLE leasehold_spending (
     job_id  TEXT NOT NULL,
     key     TEXT NOT NULL,
@@ -401,8 +401,8 @@ CREATE TABLE leasehold_spending (
     PRIMARY KEY (job_id, key, unit)
 );
 
--- Totals and limits of jobs and groups. A total moves in the transaction that writes its row of the ledger. A job's own
--- limit stands here only once somebody has raised it; before that its policy has it.
+-- Totals and limits of jobs and groups. A total changes in the transaction that writes its row of the ledger. A job's
+-- own limit is here only once it was raised; before that it is in the job's policy.
 CREATE TABLE leasehold_budget (
     scope TEXT NOT NULL CONSTRAINT budget_scope_known CHECK (scope IN ('job', 'group')),
     name  TEXT NOT NULL,
@@ -412,8 +412,8 @@ CREATE TABLE leasehold_budget (
     PRIMARY KEY (scope, name, unit)
 );
 
--- A running job that a stop has flagged, and what that stop was about: follow-ups of it that fall under the same scope
--- are created cancelled.
+-- A running job that a stop has flagged, and the scope of that stop: follow-ups of the job that fall under the same
+-- scope are created cancelled.
 CREATE TABLE leasehold_stop_mark (
     job_id TEXT NOT NULL,
     scope  TEXT NOT NULL,
@@ -423,7 +423,7 @@ CREATE TABLE leasehold_stop_mark (
     PRIMARY KEY (job_id, scope)
 );
 
--- Only what the rows themselves cannot tell: retries, losses, adoptions, pauses, operators' actions.
+-- Only what the rows themselves do not show: retries, losses, adoptions, pauses, operators' actions.
 CREATE TABLE leasehold_history (
     id         INTEGER PRIMARY KEY,
     job_id     TEXT NOT NULL,
@@ -438,7 +438,7 @@ CREATE TABLE leasehold_history (
 );
 CREATE INDEX leasehold_history_job ON leasehold_history (job_id, id);
 
--- Who works here, as each worker last said of itself. Nothing is decided by it: it explains why a job is not running.
+-- The workers, as each last reported itself. Nothing is decided by these rows: they explain why a job is not running.
 CREATE TABLE leasehold_worker (
     worker      TEXT PRIMARY KEY,
     queues      TEXT NOT NULL,
@@ -453,15 +453,15 @@ CREATE TABLE leasehold_worker (
     seen_at     INTEGER NOT NULL
 );
 
--- Names made from arguments that were too long for an index: as they are kept, and whole, for readers. They stay: another
--- job may have the same name tomorrow.
+-- Names made from arguments that were too long for an index: as they are stored, and in full, for readers. They stay:
+-- another job may have the same name tomorrow.
 CREATE TABLE leasehold_long_name (
     name  TEXT PRIMARY KEY,
     whole TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- When tasks are due by themselves. `next_at` is the first tick that nobody has dealt with: who makes its jobs moves it on
--- in the same transaction, so a tick is dealt with once however many workers look. source: 'code' or 'set'.
+-- When tasks are due by themselves. `next_at` is the first tick that was not handled yet: the transaction that makes
+-- its jobs also moves it on, so a tick is handled once however many workers check. source: 'code' or 'set'.
 CREATE TABLE leasehold_schedule (
     name       TEXT PRIMARY KEY,
     task       TEXT NOT NULL,
@@ -492,16 +492,16 @@ CREATE TABLE leasehold_schedule_host (
     PRIMARY KEY (schedule, worker)
 ) WITHOUT ROWID;
 
--- Tables of the user's own that triggers keep in step with the jobs of a task. `spec` says how: a migration that makes a
--- place anew makes the triggers again from it.
+-- Tables of the user's own that triggers keep in step with the jobs of a task. `spec` describes how: a migration that
+-- makes a place anew makes the triggers again from it.
 CREATE TABLE leasehold_mirror (
     name TEXT PRIMARY KEY,
     task TEXT NOT NULL,
     spec TEXT NOT NULL
 ) WITHOUT ROWID;
 
--- How long jobs of a task are kept that have ended so, as its code says: registered by workers when they start, so that
--- a pruner without that code knows. state as in `outcome`; seconds null: for ever.
+-- How long the jobs of a task that ended in a state are kept, as its code sets it: registered by workers when they
+-- start, so that a pruner without that code knows. state as in `outcome`; seconds null: for ever.
 CREATE TABLE leasehold_retention (
     task    TEXT NOT NULL,
     state   INTEGER NOT NULL,
@@ -509,8 +509,8 @@ CREATE TABLE leasehold_retention (
     PRIMARY KEY (task, state)
 ) WITHOUT ROWID;
 
--- Who wants to hear of what. `task`: of jobs of this task alone; empty: of all. `seen_at` is when a process last had its
--- code; NULL: it was made by hand, and stays.
+-- Which listener is notified of what. `task`: of jobs of this task alone; empty: of all. `seen_at` is when a process
+-- last had its code; NULL: it was made by hand, and stays.
 CREATE TABLE leasehold_listener (
     name    TEXT NOT NULL,
     event   TEXT NOT NULL,
@@ -521,7 +521,7 @@ CREATE TABLE leasehold_listener (
     PRIMARY KEY (event, name, task)
 );
 
--- What has happened and was not version yet, a row a listener. `due_at` is moved on by who takes it; NULL: nobody tries again.
+-- Events that were not delivered yet, one row per listener. The taker moves `due_at` on; NULL: it is not tried again.
 CREATE TABLE leasehold_outbox (
     id         TEXT PRIMARY KEY,
     listener   TEXT NOT NULL,
@@ -550,8 +550,8 @@ CREATE TABLE leasehold_webhook (
     changed_at    INTEGER NOT NULL
 );
 
--- Other stores beside this one, each with jobs of its own: a file each. `version` goes up when there may be work in it, after
--- the commit of what made it, and tells workers whom to ask. A row that is not ready is being made, or dropped.
+-- Other stores beside this one, each with jobs of its own: a file each. `version` rises after the commit that may have
+-- made work in it, and shows workers which stores to check. A row that is not ready is being made, or dropped.
 CREATE TABLE leasehold_tenant (
     name       TEXT PRIMARY KEY,
     ready      INTEGER NOT NULL DEFAULT 0,
@@ -561,7 +561,7 @@ CREATE TABLE leasehold_tenant (
 ) WITHOUT ROWID;
 CREATE INDEX leasehold_tenant_changed ON leasehold_tenant (changed_at);
 
--- Who may ask over HTTP, and for what. The token itself is not kept: `hash` is its SHA-256.
+-- Callers over HTTP, and what each may do. The token itself is not stored: `hash` is its SHA-256.
 CREATE TABLE leasehold_token (
     name       TEXT PRIMARY KEY,
     hash       TEXT NOT NULL CONSTRAINT token_hash UNIQUE,
@@ -573,7 +573,7 @@ CREATE TABLE leasehold_token (
     revoked_at INTEGER
 ) WITHOUT ROWID;
 
--- What operators have done, written in the transaction of the verb itself; and what they were refused.
+-- What operators have done, written in the transaction of the verb itself; and what was refused.
 CREATE TABLE leasehold_audit (
     seq     INTEGER PRIMARY KEY AUTOINCREMENT,
     at      INTEGER NOT NULL,
@@ -589,8 +589,8 @@ CREATE INDEX leasehold_audit_actor ON leasehold_audit (actor, seq);
 CREATE INDEX leasehold_audit_verb ON leasehold_audit (verb, seq);
 CREATE INDEX leasehold_audit_target ON leasehold_audit (target, seq);
 
--- Requests to enqueue that may be repeated: what was asked, and what came of it. Written with the jobs; only requests with
--- an Idempotency-Key have one.
+-- Requests to enqueue that may be repeated: the request, and its result. Written with the jobs; only requests with an
+-- Idempotency-Key have one.
 CREATE TABLE leasehold_idempotency_key (
     key         TEXT PRIMARY KEY,
     fingerprint TEXT NOT NULL,
@@ -599,8 +599,8 @@ CREATE TABLE leasehold_idempotency_key (
 ) WITHOUT ROWID;
 CREATE INDEX leasehold_idempotency_key_at ON leasehold_idempotency_key (at);
 
--- How runs have ended, how long their jobs had waited and how long they took: by the minute, and since ever under minute 0.
--- Workers add to it with their beats. Buckets: a JSON array, by place the bounds of domain/metrics.py.
+-- How attempts have ended, how long their jobs had waited and how long they took: by the minute, and since ever under
+-- minute 0. Workers add to it with their beats. Buckets: a JSON array, by place the bounds of domain/metrics.py.
 CREATE TABLE leasehold_rollup (
     minute       INTEGER NOT NULL,
     queue        TEXT NOT NULL,
@@ -614,9 +614,9 @@ CREATE TABLE leasehold_rollup (
     PRIMARY KEY (minute, queue, task, outcome)
 ) WITHOUT ROWID;
 
--- One row a job. Each branch is a state: it joins the job with one place and passes `j.*` on, so a column of `job` is named
--- once, at the top. What stands beside a job is joined once, below. LEFT JOIN for the gate, which every job has: with JOIN,
--- SQLite (3.40) puts all rows together before LIMIT counts. Statements that read a whole job read this one.
+-- One row per job. Each branch is a state: it joins the job with one place and passes `j.*` on, so a column of `job` is
+-- named once, at the top. Other tables are joined once, below. LEFT JOIN for the gate, which every job has: with JOIN,
+-- SQLite (3.40) collects all rows before LIMIT counts. Statements that read a whole job read this one.
 CREATE VIEW leasehold_job_row AS
 SELECT j.seq, j.id, j.task, j.queue, j.gate, g.slots IS NOT NULL AS limited, j.priority, j.state,
     CASE WHEN j.own_reason THEN j.reason WHEN j.stop IS NULL OR j.stop <> 0 THEN t.reason END AS reason, j.args, j.policy,
@@ -688,7 +688,7 @@ LEFT JOIN leasehold_worker_name AS o ON o.number = j.worker
 LEFT JOIN leasehold_lane_hold AS h ON h.lane = j.lane AND h.job = j.seq AND j.state IN ('failed', 'timed_out')
 LEFT JOIN leasehold_execution AS x ON x.job = j.seq AND x.attempt = j.attempt AND j.state = 'running';
 
--- For people and their tools: one row a job with the familiar columns, instants as ISO 8601 in UTC. Read it, never write.
+-- For people and their tools: one row per job with familiar columns, instants as ISO 8601 in UTC. Never write it.
 CREATE VIEW leasehold_jobs AS
 SELECT id, task, queue, state, reason, priority, lane, group_name, tags, unique_key, args, result, result_ref, error,
     attempt, CASE WHEN json_valid(policy) AND json_type(policy, '$.max_attempts') = 'integer' THEN json_extract(policy, '$.max_attempts') ELSE 3 END AS max_attempts,

@@ -1,12 +1,12 @@
 -- name: lock_spender
--- Whose budgets count: the job's own and its group's. This connection is the writer: the job is not pruned meanwhile.
+-- The budgets of the job and of its group count. This connection is the writer: the job is not pruned meanwhile.
 SELECT id, task, policy, group_name FROM leasehold_job WHERE id = :id;
 
 -- name: find_spender
 SELECT id, task, policy, group_name FROM leasehold_job WHERE id = :id;
 
 -- name: insert_spending
--- What comes back was not there before: a repeat of the same key moves no total.
+-- A returned row was not there before: a repeat of the same key changes no total.
 INSERT INTO leasehold_spending (job_id, key, unit, amount, token, attempt, at)
 SELECT :id, json_extract(r.value, '$.key'), json_extract(r.value, '$.unit'), json_extract(r.value, '$.amount'),
     :token, :attempt, :now
@@ -33,7 +33,7 @@ WHERE (b.scope, b.name, b.unit) > (:scope, :name, :unit) AND b.scope <= :last
 ORDER BY b.scope, b.name, b.unit LIMIT :limit;
 
 -- name: sum_run_spending
--- For limits that count each run by itself. The ledger of a job is short, and led by its id.
+-- For limits that count each attempt by itself. The ledger of a job is short, and its key starts with the job's id.
 SELECT unit, sum(amount) FROM leasehold_spending WHERE job_id = :id AND attempt = :attempt GROUP BY unit;
 
 -- name: set_limits

@@ -1,5 +1,5 @@
 -- name: list_open_gates
--- Gates of the queues and tasks asked for whose queue and task are not paused, and which of them have limits besides.
+-- The requested gates whose queue and task are not paused, and which of them have limits.
 SELECT g.id, g.slots IS NOT NULL OR g.rate_key IS NOT NULL AS limited FROM leasehold_gate AS g
 WHERE g.queue IN (SELECT value FROM json_each(:queues))
   AND (:tasks IS NULL OR g.task IN (SELECT value FROM json_each(:tasks)))
@@ -7,7 +7,7 @@ WHERE g.queue IN (SELECT value FROM json_each(:queues))
                   WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'task' AND p.name = g.task))
                     AND (p.until IS NULL OR p.until > :now));
 
--- name: look_ready
+-- name: find_ready_groups
 -- The first row of every priority in use behind these gates: a loose index scan, one probe each, so delayed rows of a
 -- higher priority are skipped, not walked.
 WITH RECURSIVE head (gate, priority, due, first) AS (
@@ -23,7 +23,7 @@ WITH RECURSIVE head (gate, priority, due, first) AS (
         ORDER BY q.priority DESC, q.available_at, q.seq LIMIT 1))
 SELECT gate, priority, due, first FROM head;
 
--- name: look_tickets
+-- name: find_ticket_groups
 -- The same over tickets.
 WITH RECURSIVE head (gate, priority, due) AS (
     SELECT t.gate, t.priority, t.available_at FROM json_each(:gates) AS g CROSS JOIN leasehold_ticket AS t
@@ -43,7 +43,7 @@ SELECT seq, available_at FROM leasehold_ready WHERE gate = :gate AND priority = 
 ORDER BY available_at, seq LIMIT :limit;
 
 -- name: list_tickets
--- The due tickets of one group with what stands behind each: the lane's head, and whether the lane is blocked. A job that
+-- The due tickets of one group with what is behind each: the lane's head, and whether the lane is blocked. A job that
 -- has started and is queued again holds its lane, and is its head.
 SELECT t.rowid AS ticket, t.lane, h.seq, h.lane_at, h.gate, h.priority, h.available_at, h.available_at <= :now AS due,
     EXISTS (SELECT 1 FROM leasehold_lane_hold AS b WHERE b.lane = t.lane AND b.job <> h.seq)
@@ -58,17 +58,17 @@ LEFT JOIN leasehold_lane_place AS h ON (h.lane, h.lane_at, h.seq) = (
 -- name: drop_tickets
 DELETE FROM leasehold_ticket WHERE rowid IN (SELECT value FROM json_each(:tickets));
 
--- name: lease_ready
--- One writer at a time, so what was read in this transaction still stands.
+-- name: claim_ready
+-- One writer at a time, so what was read in this transaction is still true.
 INSERT INTO leasehold_lease (job, token, expires_at, started_at, attempt, worker, lease_seconds, special)
 SELECT p.seq, p.token + 1, :now + CAST(round(p.lease_seconds * 1e6) AS INTEGER), :now, p.attempt + 1,
     (SELECT o.number FROM leasehold_worker_name AS o WHERE o.name = :worker), p.lease_seconds, p.special
 FROM json_each(:seqs) AS r CROSS JOIN leasehold_ready AS p ON p.seq = r.value;
 
--- name: leave_ready
+-- name: drop_ready
 DELETE FROM leasehold_ready WHERE seq IN (SELECT value FROM json_each(:seqs));
 
--- name: lease_lane_heads
+-- name: claim_lane_heads
 INSERT INTO leasehold_lease (job, token, expires_at, started_at, attempt, worker, lease_seconds, special)
 SELECT p.seq, p.token + 1, :now + CAST(round(p.lease_seconds * 1e6) AS INTEGER), :now, p.attempt + 1,
     (SELECT o.number FROM leasehold_worker_name AS o WHERE o.name = :worker), p.lease_seconds, p.special
@@ -77,7 +77,7 @@ FROM json_each(:heads) AS r CROSS JOIN leasehold_lane_place AS p
    AND p.seq = json_extract(r.value, '$.seq');
 
 -- name: hold_lanes
--- The key refuses a second job of a lane. A job that has started before (its place is 0) holds it already.
+-- The key refuses a second job of a lane. A job that has started before (its lane_at is 0) holds it already.
 INSERT INTO leasehold_lane_hold (lane, job)
 SELECT json_extract(r.value, '$.lane'), json_extract(r.value, '$.seq') FROM json_each(:heads) AS r
 WHERE json_extract(r.value, '$.lane_at') <> 0;
@@ -88,14 +88,14 @@ DELETE FROM leasehold_lane_place WHERE (lane, lane_at, seq) IN (
     FROM json_each(:heads));
 
 -- name: use_slots
--- Of those whose gate has slots: one with a rate alone holds nothing that its end would give back.
+-- Only of jobs whose gate has slots: one with a rate alone holds nothing that its end would give back.
 INSERT INTO leasehold_lease_slot (job, gate)
 SELECT j.seq, j.gate FROM json_each(:seqs) AS r CROSS JOIN leasehold_job AS j ON j.seq = r.value
 CROSS JOIN leasehold_gate AS g ON g.id = j.gate AND g.slots IS NOT NULL;
 
 -- name: read_grants
--- What the worker needs of each. Only a job that has run before can have counters. A job that was to start sooner and
--- never has has no time left, as one past its deadline.
+-- What the worker needs. Only a job with an earlier attempt can have counters. A job that was to start sooner and never
+-- did has no time left, like one past its deadline.
 SELECT l.job AS seq, j.id, l.token, l.attempt, j.task, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
     CASE WHEN l.attempt = 1 AND j.start_by <= :now THEN 0.0 ELSE (j.deadline_at - :now) / 1e6 END AS seconds_left, j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special
 FROM json_each(:seqs) AS r CROSS JOIN leasehold_lease AS l ON l.job = r.value CROSS JOIN leasehold_job AS j ON j.seq = l.job
@@ -116,15 +116,15 @@ SELECT (SELECT j.id FROM leasehold_job AS j WHERE j.seq = (SELECT seq FROM head)
 INSERT INTO leasehold_worker_name (name) VALUES (:worker) ON CONFLICT DO NOTHING;
 
 -- name: lock_running_cap
--- SQLite has one writer, so the turn is ours already.
+-- Nothing to lock: one writer at a time.
 SELECT task FROM leasehold_running_cap WHERE task = :task;
 
 -- name: insert_running_cap
 INSERT INTO leasehold_running_cap (task) VALUES (:task) ON CONFLICT DO NOTHING;
 
 -- name: list_places
--- What runs of a task, the oldest first: under a lease, live or not, and orphans. Reads all leases and orphans, and no
--- other rows: finished and queued jobs of the task may be millions.
+-- The running jobs of a task, the oldest first: under a lease, live or not, and orphans. Reads all leases and orphans,
+-- and no other rows: finished and queued jobs of the task may be millions.
 SELECT j.id, o.name AS worker, p.started_at, p.expires_at AS lease_expires_at, :now AS now,
     EXISTS (SELECT 1 FROM leasehold_execution AS x WHERE x.job = p.job AND x.attempt = p.attempt) AS placed FROM (
     SELECT l.job, l.attempt, l.worker, l.started_at, l.expires_at FROM leasehold_lease AS l

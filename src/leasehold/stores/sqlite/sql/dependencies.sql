@@ -1,5 +1,5 @@
 -- part: state_of_j
--- The state of the job j, from whichever place it is in.
+-- The state of the job j, from the place it is in.
 (SELECT 'queued' FROM leasehold_ready AS p WHERE p.seq = j.seq
  UNION ALL SELECT 'queued' FROM leasehold_lane_place AS p WHERE p.lane = j.lane AND p.seq = j.seq
  UNION ALL SELECT 'running' FROM leasehold_lease AS p WHERE p.job = j.seq
@@ -29,7 +29,7 @@ UPDATE leasehold_lease SET special = 2 WHERE job IN (SELECT value FROM json_each
 UPDATE leasehold_parked SET special = 2 WHERE job IN (SELECT value FROM json_each(:seqs));
 
 -- name: await_outcomes
--- It has ended, but its child may want its result: it is not pruned before.
+-- The job has ended, but its child may want its result: it is not pruned before.
 UPDATE leasehold_outcome SET special = 2 WHERE job IN (SELECT value FROM json_each(:seqs));
 
 -- name: insert_dependencies
@@ -39,9 +39,9 @@ SELECT json_extract(r.value, '$.child_id'), json_extract(r.value, '$.parent_id')
 FROM json_each(:dependencies) AS r;
 
 -- name: hold_for_parents
--- New children were inserted as held, so that no claim could see them meanwhile; this tells what really holds them.
--- An INSERT that always meets the row that is there: with statistics in hand SQLite may turn the join of an UPDATE round,
--- and go through all that is parked.
+-- New children were inserted as held, so that no claim could see them meanwhile; this records what really holds them.
+-- An INSERT that always meets the row that is there: with statistics SQLite may reverse the join of an UPDATE, and go
+-- through all parked rows.
 INSERT INTO leasehold_parked (job, state, token, attempt, special, since, unmet, held)
 SELECT p.job, p.state, p.token, p.attempt, p.special, p.since, json_extract(r.value, '$.unmet'),
     json_extract(r.value, '$.held')
@@ -50,7 +50,7 @@ FROM json_each(:children) AS r CROSS JOIN leasehold_job AS j ON j.id = json_extr
 ON CONFLICT (job) DO UPDATE SET unmet = excluded.unmet, held = excluded.held;
 
 -- name: find_dependents
--- Whoever still waits for these jobs.
+-- The jobs that still wait for these jobs.
 SELECT d.child_id, d.parent_id, d.on_failure FROM leasehold_dependency AS d
 WHERE d.parent_id IN (SELECT value FROM json_each(:ids)) AND NOT d.met ORDER BY d.child_id, d.position;
 
@@ -59,18 +59,18 @@ UPDATE leasehold_dependency SET met = 1 WHERE (child_id, parent_id) IN (
     SELECT json_extract(value, '$.child_id'), json_extract(value, '$.parent_id') FROM json_each(:met));
 
 -- name: read_parent_results
--- In the order of `after=`. Those without success have none.
+-- In the order of `after=`. Parents without success have no result.
 SELECT d.parent_id AS id, j.task, p.result, p.result_ref FROM leasehold_dependency AS d
 CROSS JOIN leasehold_job AS j ON j.id = d.parent_id CROSS JOIN leasehold_outcome AS p ON p.job = j.seq
 WHERE d.child_id = :id AND p.state = 1 ORDER BY d.position;
 
 -- name: list_parents
--- Those that are still there, in the order of `after=`.
+-- The parents that still exist, in the order of `after=`.
 SELECT d.parent_id, d.on_failure FROM leasehold_dependency AS d CROSS JOIN leasehold_job AS p ON p.id = d.parent_id
 WHERE d.child_id = :id ORDER BY d.position;
 
 -- name: list_relatives
--- What a job waits for (the unmet ones first), who waits for it, whose follow-up it is, and which follow-ups it has.
+-- What a job waits for (the unmet ones first), which jobs wait for it, whose follow-up it is, and its own follow-ups.
 SELECT r.relation, j.id, j.task, j.queue,
 -- include: state_of_j
 AS state, r.on_failure, r.met FROM (
@@ -92,8 +92,8 @@ UNION ALL SELECT 'follow_up_of', count(*) FROM leasehold_follow_up WHERE child_i
 UNION ALL SELECT 'follow_up', count(*) FROM leasehold_follow_up WHERE parent_id = :id;
 
 -- name: list_ties
--- Who waits for whom and who has asked for whom, of all ties that one of these jobs has, with the job at the other end.
--- Of each sort of ties so many and no more.
+-- Which job waits for which, and which job has enqueued which: all ties of these jobs, with the job at the other end.
+-- Of each kind of tie at most :limit.
 SELECT r.relation, r.parent_id, r.child_id, r.met, j.id, j.task,
 -- include: state_of_j
 AS state, substr(CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error) END, 1, 1000) AS error FROM (

@@ -1,6 +1,6 @@
 -- name: insert_jobs
--- Jobs that are alike but for id, arguments, lane and key, in the order given (seq follows it). A row that meets its own
--- id (a repeat after a lost reply) is left out of the answer.
+-- Jobs that are alike but for id, arguments, lane and key, in the order given (seq follows it). A row that meets its
+-- own id (a repeat after a lost reply) is not returned.
 INSERT INTO leasehold_job (id, gate, created_at, lease_seconds, priority, task, queue, policy, args, available_at, lane,
     group_name, unique_key, unique_for_ever, tags, deadline_at, start_by, retry_of, trace)
 SELECT json_extract(r.value, '$[0]'), :gate, :now, :lease_seconds, :priority, :task, :queue, :policy,
@@ -12,7 +12,7 @@ ON CONFLICT DO NOTHING
 RETURNING id, seq;
 
 -- name: ready_new
--- Where new jobs begin. No lane, so no place in one.
+-- Where new jobs without a lane begin.
 INSERT INTO leasehold_ready (seq, gate, priority, available_at, lease_seconds, special)
 SELECT seq, gate, priority, coalesce(available_at, created_at), lease_seconds, :special FROM leasehold_job
 WHERE seq IN (SELECT value FROM json_each(:seqs))
@@ -43,7 +43,7 @@ SELECT seq, 2, start_by FROM leasehold_job WHERE seq IN (SELECT value FROM json_
 INSERT INTO leasehold_member (group_name, job) SELECT :group, value FROM json_each(:seqs);
 
 -- name: insert_keys
--- Whoever gets its key is in the answer.
+-- Returns the jobs that get their key.
 INSERT INTO leasehold_unique_key (task, key, job_id, for_ever)
 SELECT json_extract(r.value, '$.task'), json_extract(r.value, '$.key'), json_extract(r.value, '$.job_id'),
     json_extract(r.value, '$.for_ever')
@@ -52,7 +52,7 @@ ON CONFLICT DO NOTHING
 RETURNING job_id;
 
 -- name: find_key_holders
--- Who holds these unique keys now.
+-- The jobs that hold these unique keys now.
 SELECT u.job_id AS id, u.task, u.key AS unique_key
 FROM json_each(:pairs) AS r CROSS JOIN leasehold_unique_key AS u
     ON u.task = json_extract(r.value, '$[0]') AND u.key = json_extract(r.value, '$[1]');
@@ -84,7 +84,7 @@ DELETE FROM leasehold_idempotency_key WHERE key IN (
     ORDER BY at LIMIT :limit);
 
 -- name: insert_long_names
--- What was too long to be kept as it is. In the order of names: others may insert the same.
+-- Names that were too long to be stored as they are. In the order of names: other transactions may insert the same.
 INSERT INTO leasehold_long_name (name, whole)
 SELECT json_extract(value, '$.name'), json_extract(value, '$.whole') FROM json_each(:names) WHERE true
 ORDER BY json_extract(value, '$.name') ON CONFLICT (name) DO NOTHING;

@@ -1,5 +1,5 @@
 -- name: lock_leases
--- Whoever no longer holds its lease has nothing to tell. This connection is the writer, so nothing moves meanwhile.
+-- An attempt without its lease has nothing to report. This connection is the writer, so nothing moves meanwhile.
 SELECT j.id, l.token, (SELECT o.name FROM leasehold_worker_name AS o WHERE o.number = l.worker) AS worker
 FROM json_each(:leases) AS v CROSS JOIN leasehold_job AS j ON j.id = json_extract(v.value, '$.id')
     CROSS JOIN leasehold_lease AS l ON l.job = j.seq AND l.token = json_extract(v.value, '$.token');
@@ -13,7 +13,7 @@ FROM json_each(:leases) AS v CROSS JOIN leasehold_job AS j ON j.id = json_extrac
 SELECT job_id, last_seq, token, place FROM leasehold_stream WHERE job_id IN (SELECT value FROM json_each(:ids));
 
 -- name: find_keys
--- Those of the keys that are there already, whichever attempt has told them.
+-- The keys among these that are stored already, whichever attempt has reported them.
 SELECT e.job_id, e.key FROM json_each(:keys) AS v CROSS JOIN leasehold_event AS e INDEXED BY leasehold_event_key
     ON e.job_id = json_extract(v.value, '$.job_id') AND e.key = json_extract(v.value, '$.key') AND e.key IS NOT NULL;
 
@@ -27,7 +27,7 @@ SELECT json_extract(r.value, '$.job_id'), json_extract(r.value, '$.seq'), json_e
 FROM json_each(:events) AS r;
 
 -- name: append_logs
--- The end is kept: the last lines tell what happened.
+-- The end is kept: the last lines show what happened.
 INSERT INTO leasehold_log_tail (job_id, attempt, text, cut, read_to)
 SELECT json_extract(r.value, '$.job_id'), json_extract(r.value, '$.attempt'),
     substr(json_extract(r.value, '$.text'), -:cap),
@@ -47,9 +47,9 @@ FROM json_each(:streams) AS r WHERE true
 ON CONFLICT (job_id) DO UPDATE SET last_seq = excluded.last_seq, token = excluded.token, place = excluded.place;
 
 -- name: read_stream
--- State and events in one look: a job that is seen at rest has no event that this does not show, or that a look behind
--- the last one shown would not find. The places are joined one by one: a join with job_row would put all of it
--- together.
+-- State and updates in one read: a job that is seen at rest has no update that this does not return, or that a read
+-- behind the last one returned would not find. The places are joined one by one: a join with job_row would build the
+-- whole view.
 SELECT
 -- include: state_of_number
     AS state,
@@ -63,7 +63,7 @@ LEFT JOIN leasehold_event AS e ON e.job_id = j.id AND e.seq > :since
 ORDER BY e.seq LIMIT :limit;
 
 -- name: mark_jobs
--- What is another one as soon as something has happened to a job, or was told by it.
+-- A value that changes as soon as something has happened to a job, or the job has reported something.
 SELECT j.id,
 -- include: state_of_number
     || ' ' || coalesce(l.token, r.token, p.token, o.token, 0) || ' ' || coalesce(l.stop, 0) || ' ' || coalesce(s.last_seq, 0)

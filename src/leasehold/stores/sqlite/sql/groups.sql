@@ -10,7 +10,7 @@ SELECT g.name, g.state, g.reason, g.version, g.live, g.changed_by, g.changed_at,
 FROM leasehold_job_group AS g WHERE g.name > :after ORDER BY g.name LIMIT :limit;
 
 -- name: list_groups_in
--- Asked for so that only the index by state has the order: those in one state may be few.
+-- Written so that only the index by state has the order: the groups in one state may be few.
 SELECT g.name, g.state, g.reason, g.version, g.live, g.changed_by, g.changed_at, g.stop_scope, g.stop_mode, g.stop_reason,
     g.stopped_by, g.stopped_at,
     (SELECT count(*) FROM (SELECT 1 FROM leasehold_member AS m WHERE m.group_name = g.name LIMIT :cap) AS x) AS total
@@ -18,20 +18,25 @@ FROM leasehold_job_group AS g WHERE (g.state, g.name) > (:state, :after) AND g.s
 ORDER BY g.state, g.name LIMIT :limit;
 
 -- name: group_versions
--- Of all groups that somebody watches, in one read.
+-- Of all watched groups, in one read.
 SELECT name, version FROM leasehold_job_group WHERE name IN (SELECT value FROM json_each(:names));
 
--- name: count_group
-SELECT s.task, s.state, count(*) AS jobs FROM (
-    SELECT j.task,
+-- name: read_group_counts
+-- The group and its jobs in one statement: counts that are newer than the version would look like no change.
+SELECT g.name, g.state, g.reason, g.version, g.changed_by, g.changed_at, g.stop_scope, g.stop_mode, g.stop_reason,
+    g.stopped_by, g.stopped_at, c.task, c.state AS job_state, c.jobs
+FROM leasehold_job_group AS g LEFT JOIN (
+    SELECT s.task, s.state, count(*) AS jobs FROM (
+        SELECT j.task,
 -- include: state_of_number
-    AS state FROM (SELECT m.job AS number FROM leasehold_member AS m WHERE m.group_name = :name) AS d
-    CROSS JOIN leasehold_job AS j ON j.seq = d.number
-    WHERE :tasks IS NULL OR j.task IN (SELECT value FROM json_each(:tasks))) AS s
-GROUP BY s.task, s.state ORDER BY s.task, s.state;
+        AS state FROM (SELECT m.job AS number FROM leasehold_member AS m WHERE m.group_name = :name) AS d
+        CROSS JOIN leasehold_job AS j ON j.seq = d.number
+        WHERE :tasks IS NULL OR j.task IN (SELECT value FROM json_each(:tasks))) AS s
+    GROUP BY s.task, s.state) AS c ON true
+WHERE g.name = :name ORDER BY c.task, c.state;
 
 -- name: list_group_results
--- Those that ended last. The sort carries no payloads.
+-- The jobs that ended last. The sort carries no payloads.
 SELECT j.id, j.task, o.result, o.result_ref FROM (
     SELECT m.job, e.finished_at
     FROM leasehold_member AS m CROSS JOIN leasehold_outcome AS e ON e.job = m.job AND e.state = 1
@@ -54,7 +59,7 @@ CROSS JOIN leasehold_job AS j ON j.seq = d.job CROSS JOIN leasehold_outcome AS o
 ORDER BY d.finished_at DESC, d.job DESC;
 
 -- name: count_group_questions
--- From the questions that are open, which are few. One that failed keeps its own open: it may be resumed.
+-- From the open questions, which are few. A failed job keeps its questions open: it may be resumed.
 SELECT count(*) AS questions
 FROM leasehold_question AS q INDEXED BY leasehold_question_open CROSS JOIN leasehold_job AS j ON j.id = q.job_id
 WHERE q.closed_at IS NULL AND j.group_name = :name
@@ -92,8 +97,8 @@ FROM leasehold_job_group
 WHERE name IN (SELECT value FROM json_each(:names)) ORDER BY name;
 
 -- name: touch_groups
--- Makes the group with its first job, and tells those who watch it that something has changed. A group on hold is left
--- out of the answer: nothing may come into it. Follow-ups do not reopen one that was stopped.
+-- Makes the group with its first job; its new version shows watchers that something has changed. A group on hold is not
+-- returned: no job must enter it. Follow-ups do not reopen a stopped group.
 INSERT INTO leasehold_job_group AS g (name, live)
 SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.live') FROM json_each(:groups) AS r WHERE true
 ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live,
@@ -101,15 +106,15 @@ ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + exclud
 WHERE g.state <> 'held'
 RETURNING name, live, version;
 
--- name: file_groups
--- For jobs that come into the group cancelled: they neither reopen it nor does its hold keep them out.
+-- name: add_cancelled_to_groups
+-- For jobs that enter the group cancelled: they do not reopen it, and its hold does not keep them out.
 INSERT INTO leasehold_job_group AS g (name, live)
 SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.live') FROM json_each(:groups) AS r WHERE true
 ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live
 RETURNING name, live, version;
 
 -- name: group_notes
--- How much the runs of each of these groups have told. By the leases, which are few however large the group is.
+-- How much the attempts of each of these groups have reported. By the leases, which are few however large the group is.
 SELECT j.group_name AS name, sum(coalesce((SELECT s.last_seq FROM leasehold_stream AS s WHERE s.job_id = j.id), 0)) AS noted
 FROM leasehold_lease AS l CROSS JOIN leasehold_job AS j ON j.seq = l.job
 WHERE j.group_name IN (SELECT value FROM json_each(:names)) GROUP BY j.group_name;
@@ -122,7 +127,7 @@ WHERE j.group_name = :name AND (:tasks IS NULL OR j.task IN (SELECT value FROM j
 ORDER BY l.job LIMIT :limit;
 
 -- name: list_emitted
--- The last so many of each job, in order.
+-- The last :limit updates of each job, in order.
 SELECT e.job_id, e.seq, e.kind, e.data, e.key, e.attempt, e.at FROM json_each(:ids) AS r
 CROSS JOIN leasehold_event AS e ON e.rowid IN (
     SELECT x.rowid FROM leasehold_event AS x

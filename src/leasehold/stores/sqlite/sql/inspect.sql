@@ -2,8 +2,8 @@
 SELECT r.*, :now AS now FROM leasehold_job_row AS r WHERE r.id = :id;
 
 -- name: list_jobs
--- One page of a walk, newest first; payloads stay where they are. It tells of a job what the view job_row would; a
--- join with the view would put all of it together.
+-- One page of a walk, newest first; payloads are not read. It shows of a job what the view job_row shows; a join with
+-- the view would build the whole view.
 SELECT j.id, j.seq, j.task, j.queue, j.gate, j.priority,
     CASE WHEN o.state IS NOT NULL THEN
              CASE o.state WHEN 1 THEN 'succeeded' WHEN 2 THEN 'cancelled' WHEN 3 THEN 'failed' ELSE 'timed_out' END
@@ -44,7 +44,7 @@ SELECT g.value, (SELECT max(j.id) FROM leasehold_job AS j WHERE j.id < g.value) 
 FROM json_each(:ids) AS g;
 
 -- name: count_states
--- By place, each capped: a count that nobody waits for. Of a state with two places the caller adds both.
+-- By place, each capped, so that no caller waits for it. For a state with two places the caller adds both.
 SELECT 'queued' AS state, count(*) AS jobs FROM (SELECT 1 FROM leasehold_ready LIMIT :cap) AS c
 UNION ALL SELECT 'queued', count(*) FROM (SELECT 1 FROM leasehold_lane_place LIMIT :cap) AS c
 UNION ALL SELECT 'running', count(*) FROM (SELECT 1 FROM leasehold_lease LIMIT :cap) AS c
@@ -65,8 +65,8 @@ SELECT at, event, from_state, to_state, token, attempt, actor, detail FROM lease
 WHERE job_id = :id ORDER BY id;
 
 -- name: list_attempts
--- The runs that went on to something else, the one that ended the job (unless the job ended after it, elsewhere), and the
--- one that is under way.
+-- The attempts after which the job went on, the one that ended the job (unless the job ended after it, elsewhere), and
+-- the one that is under way.
 SELECT a.number, a.token, w.name AS worker, a.started_at, a.ended_at AS ended_at, a.ended AS outcome
 FROM leasehold_job AS j JOIN leasehold_attempt AS a ON a.job = j.seq LEFT JOIN leasehold_worker_name AS w ON w.number = a.worker
 WHERE j.id = :id
@@ -88,7 +88,7 @@ ORDER BY id DESC LIMIT 1;
 
 -- name: count_ahead
 -- Due jobs of the queue that a claim would take before this one. Of every gate a limited number of rows is read, due or
--- not, so a crowd of delayed jobs costs no more. Other gates with limits, and paused ones, are in nobody's way.
+-- not, so a crowd of delayed jobs costs no more. Other gates with limits, and paused ones, do not delay this job.
 SELECT coalesce(sum((SELECT count(*) FROM (
     SELECT p.priority, p.available_at, p.seq FROM leasehold_ready AS p
     WHERE p.gate = g.id AND p.priority >= :priority
@@ -107,8 +107,8 @@ SELECT count(*) FROM (
     ORDER BY p.lane_at, p.seq LIMIT :cap) AS b;
 
 -- part: state_of_number
--- The state of the job with this number, in one snapshot. Where it is, but for lanes, is asked by key; whoever is
--- nowhere else is queued in a lane.
+-- The state of the job with this number, in one snapshot. Each place but lanes is probed by key; a job that is in no
+-- other place is queued in a lane.
 coalesce(
     (SELECT CASE p.state WHEN 1 THEN 'succeeded' WHEN 2 THEN 'cancelled' WHEN 3 THEN 'failed' ELSE 'timed_out' END
      FROM leasehold_outcome AS p WHERE p.job = number),
@@ -119,8 +119,8 @@ coalesce(
     'queued')
 
 -- part: attempt_in_lane
--- Of a job j that is queued in its lane. Its place there is known if it has started, or if it is where it came in; only
--- one that was moved is looked for along the lane.
+-- The attempt of a job j that is queued in its lane. Its place there is known if it has started, or if it is where it
+-- came in; only a job that was moved is searched for along the lane.
 (SELECT p.attempt FROM leasehold_lane_place AS p
  WHERE p.lane = j.lane AND p.lane_at = 0 AND p.seq = j.seq),
 (SELECT p.attempt FROM leasehold_lane_place AS p
@@ -128,14 +128,14 @@ coalesce(
 (SELECT p.attempt FROM leasehold_lane_place AS p WHERE p.lane = j.lane AND p.seq = j.seq LIMIT 1)
 
 -- name: find_cursor
--- Where a page begins that follows this job. If it was pruned meanwhile, behind the next older one by id.
+-- Where the page after this job begins. If the job was pruned meanwhile, behind the next older one by id.
 SELECT coalesce((SELECT seq FROM leasehold_job WHERE id = :before),
     (SELECT seq + 1 FROM leasehold_job WHERE id < :before ORDER BY id DESC LIMIT 1), 0) AS below;
 
 -- name: walk.jobs
 -- A walk goes through the numbers (seq) of jobs, downwards from :below to :since. Each of these fragments begins one
--- way to find them; conditions named walk.where_… follow as asked, then walk.cut. `j` is the job, where the way brings
--- it or walk.with_job does.
+-- way to find them; the walk.where_… of the request's conditions follow, then walk.cut. `j` is the job, from the way
+-- itself or from walk.with_job.
 SELECT number FROM (SELECT j.number FROM (
     SELECT a.seq AS number, a.id, a.queue, a.task, a.lane, a.group_name, a.created_at FROM leasehold_job AS a
     WHERE a.seq < :below AND a.seq >= :since) AS j
@@ -151,7 +151,7 @@ SELECT number FROM (SELECT j.number FROM (
     WHERE p.seq < :below AND p.seq >= :since) AS j
 
 -- name: walk.lanes
--- All that is queued in lanes: it has no index by seq.
+-- All jobs queued in lanes: the table has no index by seq.
 SELECT number FROM (SELECT s.number FROM (
     SELECT p.seq AS number FROM leasehold_lane_place AS p WHERE p.seq < :below AND p.seq >= :since) AS s
 
@@ -167,7 +167,7 @@ SELECT number FROM (SELECT s.number FROM (
     WHERE p.lane = :lane AND p.seq < :below AND p.seq >= :since) AS s
 
 -- name: walk.lane_holders
--- Who has started in a lane or blocks it, and has not ended. Whoever is back in the queue is met there.
+-- Jobs that have started in a lane or block it, and have not ended. A job that is queued again is found in the queue.
 SELECT number FROM (SELECT s.number FROM (
     SELECT h.job AS number FROM (
         SELECT x.job FROM leasehold_lane_hold AS x WHERE x.lane = :lane
@@ -205,7 +205,7 @@ SELECT number FROM (SELECT s.number FROM (
     SELECT p.job AS number, p.state FROM leasehold_outcome AS p WHERE p.job < :below AND p.job >= :since) AS s
 
 -- name: walk.cancelled
--- The condition of the index stands here too: SQLite does not conclude it.
+-- The condition of the index is repeated here: SQLite does not infer it.
 SELECT number FROM (SELECT s.number FROM (
     SELECT p.job AS number FROM leasehold_outcome AS p INDEXED BY leasehold_outcome_notable
     WHERE p.state <> 1 AND p.state = 2 AND p.job < :below AND p.job >= :since) AS s
@@ -226,7 +226,7 @@ SELECT number FROM (SELECT s.number FROM (
     WHERE m.group_name = :group AND m.job < :below AND m.job >= :since) AS s
 
 -- name: walk.tagged
--- All that has the tag: in the order of ids, not of seq.
+-- All jobs with the tag: in the order of ids, not of seq.
 SELECT number FROM (SELECT j.number FROM (
     SELECT a.seq AS number, a.id, a.queue, a.task, a.lane, a.group_name, a.created_at
     FROM leasehold_tag AS t CROSS JOIN leasehold_job AS a ON a.id = t.job_id
@@ -237,7 +237,7 @@ SELECT number FROM (SELECT j.number FROM (
 SELECT number FROM (SELECT 1 AS number FROM leasehold_tag AS t WHERE t.name = :tag
 
 -- name: walk.ids
--- All whose ids are in the range: in the order of ids, not of seq, which the signs keep SQLite from using.
+-- All jobs whose ids are in the range: in the order of ids, not of seq, which the plus signs keep SQLite from using.
 SELECT number FROM (SELECT j.number FROM (
     SELECT +a.seq AS number, a.id, a.queue, a.task, a.lane, a.group_name, a.created_at FROM leasehold_job AS a
     WHERE a.id BETWEEN :low AND :high AND +a.seq < :below AND +a.seq >= :since) AS j
@@ -295,8 +295,8 @@ SELECT number FROM (SELECT 1 AS number FROM leasehold_job AS a WHERE a.id BETWEE
  UNION ALL
 
 -- name: walk.window
--- How far a walk may go whose conditions no index serves: each way reads so many rows and no more. And the id of the
--- job there, as a cursor to go on from.
+-- How far a walk goes when no index serves its conditions: each way reads :size rows and no more. And the id of the job
+-- there, as a cursor to go on from.
 SELECT w.number, (SELECT j.id FROM leasehold_job AS j WHERE j.seq = w.number) AS id
 FROM (SELECT max(number) AS number FROM (
 
@@ -307,7 +307,7 @@ FROM (SELECT max(number) AS number FROM (
 ) AS e) AS w
 
 -- name: walk.size
--- How many there are on a way that has no order, up to :size.
+-- How many jobs there are on a way that has no order, up to :size.
 SELECT count(*) AS jobs FROM (
 
 -- name: walk.size_end
@@ -318,7 +318,7 @@ CASE WHEN o.state = 1 THEN NULL ELSE coalesce(o.error, t.error) END
 
 -- name: find_number_at
 -- The highest number of a job that was created by then; above the highest, if all were. Jobs are created in the order
--- of their numbers, or nearly so, and no index serves their times: each step looks at one job and halves the rest.
+-- of their numbers, or nearly so, and no index serves their times: each step reads one job and halves the rest.
 WITH RECURSIVE halves(low, width) AS (
     SELECT 0, 4611686018427387904
     UNION ALL
@@ -329,8 +329,8 @@ WITH RECURSIVE halves(low, width) AS (
 SELECT max(low) AS number FROM halves;
 
 -- name: search_text
--- The jobs of a walk, newest first, and whether each has one of the texts, which are lower case, in its arguments or
--- in its error. What was found in a job with sensitive arguments is in doubt: it may be what nobody may see.
+-- The jobs of a walk, newest first, and whether each has one of the texts, which are lower case, in its arguments or in
+-- its error. What was found in a job with sensitive arguments is in doubt: it may be a value that must not be shown.
 SELECT d.number, j.id,
     (EXISTS (SELECT 1 FROM json_each(:in_args) AS n WHERE instr(lower(j.args), n.value) > 0)
      OR EXISTS (SELECT 1 FROM json_each(:in_error) AS n WHERE instr(lower(
@@ -344,18 +344,18 @@ LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_failure_st
 ORDER BY d.number DESC LIMIT :limit
 
 -- name: read_texts
--- What is searched of these jobs, and which of their arguments are sensitive.
+-- The texts to search of these jobs, and which of their arguments are sensitive.
 SELECT j.seq AS number, j.args, j.policy,
 -- include: error_of_j
 AS error FROM json_each(:numbers) AS n CROSS JOIN leasehold_job AS j ON j.seq = n.value
 LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_failure_state AS t ON t.job = j.seq;
 
 -- name: search.numbers
--- Jobs that were found before, in the place of a walk.
+-- Jobs that were found before, instead of a walk.
 SELECT n.value AS number FROM json_each(:numbers) AS n
 
 -- name: list_failures
--- Those of a walk that have failed or timed out, newest first; of their errors the beginning.
+-- The jobs of a walk that have failed or timed out, newest first; of their errors the beginning.
 SELECT j.id, j.task, o.finished_at, substr(o.error, 1, 2000) AS error FROM (
 
 -- name: list_failures.page

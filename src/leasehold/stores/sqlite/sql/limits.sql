@@ -1,5 +1,5 @@
 -- name: read_gates
--- What jobs behind these gates need, and their queue. A gate never changes, so every process asks once.
+-- What jobs behind these gates need, and their queue. A gate never changes, so every process reads it once.
 SELECT id, queue, slots, rate_key FROM leasehold_gate WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: lock_slots
@@ -10,7 +10,7 @@ SELECT name FROM leasehold_slot WHERE name IN (SELECT value FROM json_each(:name
 SELECT key FROM leasehold_rate WHERE key IN (SELECT value FROM json_each(:keys)) ORDER BY key;
 
 -- name: read_slots
--- Limits, and units in use: of running jobs by their gates, and those taken inside runs that still run.
+-- Limits, and units in use: of running jobs by their gates, and units taken inside attempts that still run.
 SELECT s.name, s.lim,
     coalesce((SELECT sum(n.value * u.jobs)
               FROM (SELECT gate, count(*) AS jobs FROM leasehold_lease_slot GROUP BY gate) AS u
@@ -28,12 +28,12 @@ SELECT key, lim, spacing, burst, next_at, closed AND (closed_until IS NULL OR cl
 FROM leasehold_rate WHERE :keys IS NULL OR key IN (SELECT value FROM json_each(:keys)) ORDER BY key;
 
 -- name: move_rates
--- From now on if the key was idle: what was not used is lost but for the burst.
+-- From now on if the key was idle: what was not used is lost, except for the burst.
 UPDATE leasehold_rate SET next_at = max(next_at, :now) + CAST(round(json_extract(t.value, '$.jobs') * spacing * 1e6) AS INTEGER)
 FROM json_each(:taken) AS t WHERE leasehold_rate.key = json_extract(t.value, '$.key');
 
 -- name: list_slot_holders
--- Who uses a slot, oldest run first. An orphan has no worker.
+-- The jobs that use a slot, oldest attempt first. An orphan has no worker.
 SELECT j.id AS job_id, sum(w.units) AS units, j.task, o.name AS worker FROM (
     SELECT u.job, n.value AS units FROM leasehold_lease_slot AS u CROSS JOIN leasehold_gate AS g ON g.id = u.gate
     CROSS JOIN json_each(g.slots) AS n WHERE n.key = :name
@@ -63,7 +63,7 @@ WHERE key = :key RETURNING key;
 UPDATE leasehold_rate SET closed = 0, closed_until = NULL, closed_by = NULL, closed_reason = NULL WHERE key = :key RETURNING key;
 
 -- name: hold_slot
--- Only the holder of the lease may; more of the same slot adds up.
+-- Only the holder of the lease may take units; more of the same slot adds up.
 INSERT INTO leasehold_slot_hold (name, job, attempt, units)
 SELECT :name, l.job, l.attempt, :units FROM leasehold_job AS j CROSS JOIN leasehold_lease AS l ON l.job = j.seq
 WHERE j.id = :id AND l.token = :token
@@ -75,7 +75,7 @@ DELETE FROM leasehold_slot_hold
 WHERE name = :name AND job = (SELECT seq FROM leasehold_job WHERE id = :id) AND attempt = :attempt RETURNING units;
 
 -- name: sweep_holds
--- Of runs that have ended. They do not count; they only lie about.
+-- Holds of attempts that have ended. They do not count; they only take space.
 DELETE FROM leasehold_slot_hold WHERE name = :name
   AND NOT EXISTS (SELECT 1 FROM leasehold_lease AS l
                   WHERE l.job = leasehold_slot_hold.job AND l.attempt = leasehold_slot_hold.attempt)
@@ -90,7 +90,7 @@ FROM json_each(:gates) AS r WHERE true
 ON CONFLICT DO NOTHING;
 
 -- name: make_slots
--- Limits that tasks bring along: an operator's own stays.
+-- Limits that tasks bring along: a limit set by an operator stays.
 INSERT INTO leasehold_slot (name, lim)
 SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.lim') FROM json_each(:slots) AS r WHERE true
 ON CONFLICT DO NOTHING;

@@ -1,5 +1,5 @@
 -- name: lock_anchors
--- One writer at a time: nothing is locked here, what is read in this transaction stands.
+-- One writer at a time: nothing is locked here, what is read in this transaction stays true.
 SELECT j.*, g.slots IS NOT NULL AS limited, :now AS now FROM leasehold_job AS j JOIN leasehold_gate AS g ON g.id = j.gate
 WHERE j.id IN (SELECT value FROM json_each(:ids)) ORDER BY j.seq;
 
@@ -35,7 +35,7 @@ FROM leasehold_outcome AS p LEFT JOIN leasehold_worker_name AS o ON o.number = p
 WHERE p.job IN (SELECT value FROM json_each(:seqs)) ORDER BY p.job;
 
 -- name: read_sides
--- What stands beside the places of these jobs; nulls where there is nothing.
+-- What other tables have of these jobs besides their places; nulls where there is nothing.
 SELECT j.seq, t.failures, t.crashes, t.first_started_at, t.started_at, t.available_at, t.error, t.reason, t.changed_at,
     x.attempt AS placed_in, x.site, x.name, x.started_at AS execution_started_at,
     j.lane IS NOT NULL AND EXISTS (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) AS halts,
@@ -46,7 +46,7 @@ LEFT JOIN leasehold_execution AS x
 WHERE j.seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: find_progress
--- Of these jobs those whose runs have kept something since the last run that crashed.
+-- The jobs among these whose attempts have saved something since the last attempt that crashed.
 SELECT j.seq FROM leasehold_job AS j
 WHERE j.seq IN (SELECT value FROM json_each(:seqs)) AND max(
     coalesce((SELECT max(s.attempt) FROM leasehold_step AS s WHERE s.job_id = j.id), 0),

@@ -1,5 +1,5 @@
 -- name: lock_rollups
--- SQLite has one writer, so the turn is ours already.
+-- Nothing to lock: one writer at a time.
 SELECT 1;
 
 -- name: list_rollup_labels
@@ -38,8 +38,8 @@ ORDER BY minute, queue, task, outcome;
 DELETE FROM leasehold_rollup WHERE minute > 0 AND minute < :now - CAST(round(:age * 1e6) AS INTEGER);
 
 -- name: list_ready_ages
--- The first row of every priority in use behind every gate, as a claim looks for it: no other rows are read. Of lanes
--- those that a ticket speaks for.
+-- The first row of every priority in use behind every gate, as a claim reads it: no other rows are read. Of lanes only
+-- those with a ticket.
 WITH RECURSIVE plain (gate, priority, due) AS (
     SELECT r.gate, r.priority, r.available_at FROM leasehold_gate AS g CROSS JOIN leasehold_ready AS r
     ON (r.gate, r.priority, r.available_at, r.seq) = (

@@ -1,19 +1,19 @@
 -- name: find_old
--- Outcomes, how old they are, and which of them may go. Whether that is old enough is decided by the rules.
+-- Outcomes, how old they are, and which of them may be pruned. Whether that is old enough is decided by the rules.
 SELECT o.job, o.state, o.result_ref, (:now - o.finished_at) / 1e6 AS age,
     (SELECT k.task FROM leasehold_job AS k WHERE k.seq = o.job) AS task, (1
 
 -- name: find_old.page
--- The next ones in the order of seq. The number of rows read is bounded, not only of those found: on SQLite nobody else
--- writes meanwhile.
+-- The next ones in the order of seq. The number of rows read is bounded, not only of those found: on SQLite no other
+-- connection writes meanwhile.
 ) AS free FROM (SELECT * FROM leasehold_outcome WHERE job > :after ORDER BY job LIMIT :limit) AS o ORDER BY o.job;
 
 -- name: find_old.locked
 ) AS free FROM leasehold_outcome AS o WHERE o.job IN (SELECT value FROM json_each(:seqs));
 
 -- name: where_free_to_go
--- Never what halts a lane, what holds a key for good (unless that is asked for), what belongs to a group that still lives, or what somebody waited
--- for who may still want its result. Plain jobs are none of these.
+-- Never a job that halts a lane, that holds a key for good (unless that is requested), that belongs to a group that
+-- still lives, or whose result a job that waited for it may still want. Plain jobs are none of these.
  AND (o.special = 0 OR (
     SELECT (:keys OR NOT coalesce(j.unique_key IS NOT NULL AND j.unique_for_ever, 0))
         AND (SELECT 1 FROM leasehold_lane_hold AS h WHERE h.lane = j.lane AND h.job = j.seq) IS NULL
@@ -26,12 +26,12 @@ SELECT o.job, o.state, o.result_ref, (:now - o.finished_at) / 1e6 AS age,
     FROM leasehold_job AS j WHERE j.seq = o.job))
 
 -- name: is_young
--- Whether this job was made too lately for it, or for one that came after it, to be old.
+-- Whether this job was created too recently for it, or for one that came after it, to be old.
 SELECT j.created_at >= :now - CAST(round(:age * 1e6) AS INTEGER) AS young FROM leasehold_job AS j
 WHERE j.seq = :job;
 
 -- name: lock_old
--- This connection is the writer: nobody else has them in hand.
+-- This connection is the writer: no other transaction has locked them.
 SELECT j.seq FROM leasehold_job AS j WHERE j.seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: prune_outcomes
@@ -92,7 +92,7 @@ DELETE FROM leasehold_follow_up WHERE child_id IN (SELECT value FROM json_each(:
 DELETE FROM leasehold_spending WHERE job_id IN (SELECT value FROM json_each(:ids));
 
 -- name: prune_budgets
--- A group's total stays as long as the group: it speaks of more jobs than these.
+-- A group's total stays as long as the group: it counts more jobs than these.
 DELETE FROM leasehold_budget WHERE scope = 'job' AND name IN (SELECT value FROM json_each(:ids));
 
 -- name: drop_keys_for_ever
@@ -105,7 +105,7 @@ DELETE FROM leasehold_unique_key WHERE (task, key) IN (
 SELECT name FROM leasehold_job_group WHERE name > :after ORDER BY name LIMIT :limit;
 
 -- name: empty_groups
--- Without jobs, and not on hold. A limit is somebody's word: a group that has one goes only if that is asked for.
+-- Without jobs, and not on hold. A limit was set on purpose: a group that has one goes only if that is requested.
 SELECT g.name FROM json_each(:names) AS r CROSS JOIN leasehold_job_group AS g ON g.name = r.value
 WHERE g.live <= 0 AND g.state <> 'held'
     AND (SELECT 1 FROM leasehold_member AS m WHERE m.group_name = g.name ORDER BY m.job LIMIT 1) IS NULL

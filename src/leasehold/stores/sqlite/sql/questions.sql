@@ -1,5 +1,5 @@
 -- name: open_question
--- Asked again while it is open, it is the same question: its time runs from the first asking on.
+-- A question repeated while it is open is the same question: its time runs from the first one on.
 INSERT INTO leasehold_question (job_id, key, text, schema, secret, asked_at, expires_at)
 VALUES (:id, :key, :text, :schema, :secret, :now, :now + CAST(round(:seconds * 1e6) AS INTEGER))
 ON CONFLICT (job_id, key) DO UPDATE SET text = excluded.text, schema = excluded.schema, secret = excluded.secret,
@@ -9,14 +9,14 @@ ON CONFLICT (job_id, key) DO UPDATE SET text = excluded.text, schema = excluded.
     closed_at = NULL, answer = NULL, answered = 0, expired = 0;
 
 -- name: withdraw_questions
--- Open ones of an earlier run that are asked no more.
+-- Open questions of an earlier attempt that are not repeated.
 UPDATE leasehold_question SET closed_at = :now WHERE job_id = :id AND closed_at IS NULL AND key NOT IN (SELECT value FROM json_each(:keys));
 
 -- name: find_still_asking
 SELECT DISTINCT job_id FROM leasehold_question WHERE job_id IN (SELECT value FROM json_each(:ids)) AND closed_at IS NULL;
 
 -- name: close_questions
--- By the end of their job; what it was told in secret goes with it.
+-- By the end of their job; a secret answer is deleted with it.
 UPDATE leasehold_question SET closed_at = coalesce(closed_at, :now), answer = CASE WHEN NOT secret THEN answer END
 WHERE job_id IN (SELECT value FROM json_each(:ids)) AND (closed_at IS NULL OR (secret AND answer IS NOT NULL));
 
@@ -31,14 +31,14 @@ SELECT key, text, schema, CASE WHEN NOT secret THEN answer END AS answer, asked_
 FROM leasehold_question WHERE job_id = :id ORDER BY asked_at, key;
 
 -- name: read_question
--- For the job itself, and for the check of an answer: with a secret answer, and with what the clock says.
+-- For the job itself, and for the check of an answer: with a secret answer, and with whether it has expired by now.
 SELECT key, text, schema, answer, asked_at, closed_at, secret, expires_at,
     expired OR (closed_at IS NULL AND coalesce(expires_at <= :now, 0)) AS expired, answered
 FROM leasehold_question WHERE job_id = :id AND key = :key;
 
 -- name: list_open_questions
--- The inbox: open questions, the oldest first, of jobs that an answer may still meet. Fragments named
--- list_open_questions.where_… are added as asked.
+-- The inbox: open questions, the oldest first, of jobs that can still receive an answer. The
+-- list_open_questions.where_… of the request's filters are added.
 SELECT q.job_id, j.task, j.queue, j.group_name, CASE p.state WHEN 2 THEN 'waiting' ELSE 'paused' END AS state,
     q.key, q.text, q.schema, q.secret, q.asked_at, q.expires_at
 FROM leasehold_question AS q INDEXED BY leasehold_question_open CROSS JOIN leasehold_job AS j ON j.id = q.job_id
@@ -58,7 +58,7 @@ WHERE q.closed_at IS NULL AND (q.expires_at IS NULL OR q.expires_at > :now) AND 
  ORDER BY q.asked_at, q.job_id, q.key LIMIT :limit
 
 -- name: close_expired_questions
--- Looked at again under the lock of their jobs: an answer may have come a moment ago.
+-- Checked again under the lock of their jobs: an answer may have come a moment ago.
 UPDATE leasehold_question SET closed_at = :now, expired = 1
 WHERE job_id IN (SELECT value FROM json_each(:ids)) AND closed_at IS NULL AND expires_at <= :now
 RETURNING job_id, key;

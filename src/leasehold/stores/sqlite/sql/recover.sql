@@ -1,8 +1,8 @@
 -- name: sight_missed
--- The first look, taken when a renewal is overdue, so that the second one falls on the expiry: leases that have less than
--- a third of their time left, and the time until the next sweep. Owners renew at two thirds; a lease that is seen in time
--- and renewed has another expiry at the next look. And leases that expire further ahead than they are long: the clock was
--- set back. By expiry; reads the leases, which are few.
+-- The first check, made when a renewal is overdue, so that the second one falls on the expiry: leases that have less
+-- left than a third of their time plus the time until the next sweep. Workers renew at two thirds; a lease that is seen
+-- in time and renewed has another expiry at the next check. And leases that expire further ahead than they are long:
+-- the clock was set back. By expiry; reads the leases, which are few.
 SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS worker, l.shared,
     (l.expires_at - :now) / 1e6 AS expires_in
 FROM (SELECT q.*, count(*) OVER (PARTITION BY q.worker) > 1 AS shared FROM leasehold_lease AS q) AS l
@@ -12,7 +12,7 @@ WHERE l.expires_at <= :now + (l.lease_seconds / 3 + min(:sweep, l.lease_seconds 
 ORDER BY l.expires_at, l.job LIMIT :limit;
 
 -- name: find_orphans
--- Of the sites this worker serves, by priority, then age. A look: they are taken under their anchors.
+-- Of the sites this worker serves, by priority, then age. Only a read: the orphans are taken under their anchors.
 SELECT j.id FROM leasehold_parked AS p CROSS JOIN leasehold_job AS j ON j.seq = p.job
 CROSS JOIN leasehold_execution AS x ON x.job = p.job AND x.attempt = p.attempt
 WHERE p.state = 4 AND x.site IN (SELECT value FROM json_each(:sites))
@@ -20,7 +20,7 @@ WHERE p.state = 4 AND x.site IN (SELECT value FROM json_each(:sites))
 ORDER BY j.priority DESC, p.job LIMIT :limit;
 
 -- name: find_held
--- After a lost reply: what this worker holds. Whether it was to start sooner is judged by when it was granted.
+-- After a lost reply: what this worker holds. Whether a job was to start sooner is judged by the time of its grant.
 SELECT l.job AS seq, j.id, l.token, l.attempt, j.task, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
     CASE WHEN l.attempt = 1 AND j.start_by <= l.started_at THEN 0.0 ELSE (j.deadline_at - :now) / 1e6 END AS seconds_left,
     j.trace, coalesce(t.failures, 0) AS failures, coalesce(t.crashes, 0) AS crashes, l.special,
@@ -35,9 +35,9 @@ WHERE l.worker = (SELECT o.number FROM leasehold_worker_name AS o WHERE o.name =
 SELECT count(*) AS leases FROM leasehold_lease;
 
 -- name: find_overdue
--- Jobs whose time is over and that nobody runs. Those with such limits only: the index leads with the time. A start that
--- was to be made by now and has been made is told apart under the lock. And jobs with a question that nobody has answered
--- in time: one look for both, every few seconds.
+-- Jobs whose time is over and that no worker runs. Only jobs with such limits: the index leads with the time. Whether a
+-- job that had to start by now has started is checked under the lock. And jobs with a question that was not answered in
+-- time: one read for both, every few seconds.
 SELECT * FROM (
     SELECT j.id, 0 AS asked FROM leasehold_time_limit AS t CROSS JOIN leasehold_job AS j ON j.seq = t.job
     WHERE t.due_at <= :now AND NOT EXISTS (SELECT 1 FROM leasehold_lease AS l WHERE l.job = t.job)
@@ -49,8 +49,8 @@ SELECT * FROM (
     WHERE closed_at IS NULL AND expires_at IS NOT NULL AND expires_at <= :now ORDER BY expires_at LIMIT :limit);
 
 -- name: renew
--- The token alone says "mine"; the expiry is not asked, so a late renewal that nobody has fenced still counts.
--- IN, not FROM: with statistics in hand SQLite may turn a join round, and go through the list for every lease there is.
+-- The token alone proves the lease; the expiry is not checked, so a late renewal that nothing has fenced still counts.
+-- IN, not FROM: with statistics SQLite may reverse a join, and go through the list for every lease there is.
 UPDATE leasehold_lease SET expires_at = :now + CAST(round(lease_seconds * 1e6) AS INTEGER)
 WHERE (job, token) IN (
     SELECT j.seq, json_extract(r.value, '$[1]')
@@ -58,12 +58,12 @@ WHERE (job, token) IN (
 RETURNING (SELECT q.id FROM leasehold_job AS q WHERE q.seq = job), stop;
 
 -- name: find_leases
--- Held by these tokens, locked or not.
+-- Leases held by these tokens, locked or not.
 SELECT j.id, l.stop FROM json_each(:leases) AS r CROSS JOIN leasehold_job AS j ON j.id = json_extract(r.value, '$[0]')
 CROSS JOIN leasehold_lease AS l ON l.job = j.seq AND l.token = json_extract(r.value, '$[1]');
 
 -- name: read_flags
--- A probe a lease, by its key.
+-- One probe per lease, by its key.
 SELECT l.job, l.stop FROM json_each(:leases) AS r
 CROSS JOIN leasehold_lease AS l ON l.job = json_extract(r.value, '$[0]') AND l.token = json_extract(r.value, '$[1]')
 WHERE l.stop <> 0;

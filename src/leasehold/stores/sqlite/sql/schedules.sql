@@ -1,5 +1,5 @@
 -- name: insert_schedules
--- Those that are new. Whoever declares the same ones at the same time waits here, and finds them there.
+-- The new ones. A transaction that declares the same ones at the same time waits here, and finds them there.
 INSERT INTO leasehold_schedule
     (name, task, args, every, cron, tz, missed, overlap, at_start, source, next_at, changed_at)
 SELECT json_extract(value, '$.name'), json_extract(value, '$.task'), json_extract(value, '$.args'),
@@ -14,7 +14,7 @@ ORDER BY json_extract(value, '$.name') ON CONFLICT (name) DO NOTHING;
 SELECT s.*, :now AS now FROM leasehold_schedule AS s WHERE s.name IN (SELECT value FROM json_each(:names)) ORDER BY s.name;
 
 -- name: list_schedules
--- With the number of live workers that declare it. One that has just come may not have told of itself yet.
+-- With the number of live workers that declare each. A worker that has just started may have no row of its own yet.
 SELECT s.*, :now AS now, (
     SELECT count(*) FROM leasehold_schedule_host AS h LEFT JOIN leasehold_worker AS w ON w.worker = h.worker
     WHERE h.schedule = s.name
@@ -35,7 +35,7 @@ SELECT value, :worker, :now FROM json_each(:names) WHERE true ON CONFLICT (sched
 DELETE FROM leasehold_schedule_host WHERE worker = :worker;
 
 -- name: forget_schedule_hosts
--- Of workers that ended without a word.
+-- Of workers that ended without leave_schedules.
 DELETE FROM leasehold_schedule_host WHERE since < :now - CAST(round(:age * 1e6) AS INTEGER)
   AND NOT EXISTS (SELECT 1 FROM leasehold_worker AS w WHERE w.worker = leasehold_schedule_host.worker
                   AND w.seen_at >= :now - CAST(round(:age * 1e6) AS INTEGER));
@@ -46,7 +46,7 @@ UPDATE leasehold_schedule SET task = :task, args = :args, every = :every, cron =
 WHERE name = :name;
 
 -- name: move_schedule
--- After its lock: the ticks before next_at are dealt with.
+-- After its lock: the ticks before next_at have been handled.
 UPDATE leasehold_schedule SET next_at = :next_at, last_at = coalesce(:last_at, last_at),
     last_job = coalesce(:last_job, last_job), passed = passed + :passed
 WHERE name = :name;

@@ -1,7 +1,7 @@
 -- name: settle_succeeded
--- Success is success under every flag, so the token is the whole guard. Jobs that others wait for are left to the decided
--- way, which judges those in the same transaction. The leases go next, then what the jobs are tied to. Arrays
--- [job, token, result, reference] are taken apart more quickly than objects.
+-- A success stays a success under every stop flag, so the token is the whole guard. Jobs that others wait for are left
+-- to the settle under the lock, which judges the others in the same transaction. The leases go next, then what the jobs
+-- are tied to. Arrays [job, token, result, reference] are parsed faster than objects.
 INSERT INTO leasehold_outcome (job, token, finished_at, started_at, attempt, worker, state, special, result, result_ref)
 SELECT l.job, l.token, :now, l.started_at, l.attempt, l.worker, 1, l.special, json_extract(r.value, '$[2]'),
     json_extract(r.value, '$[3]')
@@ -18,13 +18,13 @@ SELECT j.seq AS job, j.id AS job_id, j.lane, j.group_name, j.task, j.unique_key 
 FROM leasehold_job AS j JOIN leasehold_gate AS g ON g.id = j.gate WHERE j.seq IN (SELECT value FROM json_each(:jobs));
 
 -- name: read_succeeded
--- For those who listen. Webhooks' own deliveries are not told of.
+-- For the listeners. The deliveries of webhooks, which are jobs too, are left out.
 SELECT j.id AS job_id, j.task, j.queue, o.attempt, j.group_name AS "group"
 FROM leasehold_job AS j JOIN leasehold_outcome AS o ON o.job = j.seq
 WHERE j.seq IN (SELECT value FROM json_each(:jobs)) AND j.task <> 'leasehold.webhook';
 
 -- name: file_next_tickets
--- One writer at a time: what is seen here is what is there.
+-- One writer at a time: what is read here is still true.
 INSERT INTO leasehold_ticket (gate, priority, available_at, lane)
 SELECT h.gate, h.priority, max(h.available_at, h.lane_at), h.lane
 FROM json_each(:lanes) AS l CROSS JOIN leasehold_lane_place AS h ON (h.lane, h.lane_at, h.seq) = (
@@ -32,7 +32,7 @@ FROM json_each(:lanes) AS l CROSS JOIN leasehold_lane_place AS h ON (h.lane, h.l
     ORDER BY p.lane_at, p.seq LIMIT 1);
 
 -- name: read_settlements
--- After a lost reply: is the lease still held by this token, and if not, was the run under it settled by its holder?
+-- After a lost reply: is the lease still held by this token, and if not, did its holder settle the attempt under it?
 SELECT j.id, EXISTS (SELECT 1 FROM leasehold_lease AS l WHERE l.job = j.seq AND l.token = json_extract(r.value, '$[1]'))
     AS held, coalesce(
         (SELECT o.name FROM leasehold_outcome AS p JOIN leasehold_worker_name AS o ON o.number = p.worker

@@ -1,13 +1,13 @@
 -- name: load_steps
--- All of a job's, in one read.
+-- All steps of a job, in one read.
 SELECT name, result FROM leasehold_step WHERE job_id = :id;
 
 -- name: list_steps
 SELECT name, attempt, saved_at, result FROM leasehold_step WHERE job_id = :id ORDER BY saved_at, attempt, name;
 
 -- name: save_steps
--- Under the fence: a run that has lost its lease writes nothing, and gets no row back. The same step again (a repeat
--- after a lost reply) writes the same values over it.
+-- Under the fence: an attempt that has lost its lease writes nothing, and gets no row back. The same step again (a
+-- repeat after a lost reply) writes the same values over it.
 INSERT INTO leasehold_step (job_id, name, result, attempt, saved_at)
 SELECT j.id, json_extract(r.value, '$.name'), json_extract(r.value, '$.result'), l.attempt, :now
 FROM leasehold_job AS j CROSS JOIN leasehold_lease AS l ON l.job = j.seq CROSS JOIN json_each(:steps) AS r
@@ -20,7 +20,7 @@ RETURNING job_id;
 SELECT state FROM leasehold_checkpoint WHERE job_id = :id;
 
 -- name: save_checkpoint
--- Under the fence, as save_steps. The attempt is the one that has come this far: the same state again is no progress.
+-- Under the fence, as save_steps. The attempt is the one that reached this state: the same state again is no progress.
 INSERT INTO leasehold_checkpoint AS c (job_id, state, attempt, saved_at)
 SELECT j.id, :state, l.attempt, :now FROM leasehold_job AS j CROSS JOIN leasehold_lease AS l ON l.job = j.seq
 WHERE j.id = :id AND l.token = :token

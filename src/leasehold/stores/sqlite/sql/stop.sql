@@ -20,11 +20,11 @@ SELECT value, :scope, :reason, :actor, :now FROM json_each(:ids) WHERE true
 ON CONFLICT (job_id, scope) DO UPDATE SET reason = excluded.reason, actor = excluded.actor, at = excluded.at;
 
 -- name: lock_runs
--- This connection is the writer: whoever tells these runs to stop from now on finds what is stored in this transaction.
+-- This connection is the writer: a stop that flags these attempts from now on finds what is stored in this transaction.
 SELECT j.seq FROM leasehold_job AS j WHERE j.id IN (SELECT value FROM json_each(:ids));
 
 -- name: find_flagged
--- Those of them that were told to stop.
+-- The jobs among them with a stop request.
 SELECT j.id FROM leasehold_job AS j WHERE j.seq IN (SELECT value FROM json_each(:seqs)) AND coalesce(
     (SELECT p.stop FROM leasehold_lease AS p WHERE p.job = j.seq),
     (SELECT p.stop FROM leasehold_parked AS p WHERE p.job = j.seq), 0) <> 0;

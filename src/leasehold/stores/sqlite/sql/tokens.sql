@@ -1,11 +1,11 @@
 -- name: insert_token
--- Nothing, if the name is taken.
+-- Returns nothing if the name is taken.
 INSERT INTO leasehold_token (name, hash, scopes, tenants, queues, created_at, expires_at)
 VALUES (:name, :hash, :scopes, :tenants, :queues, :now, :now + CAST(round(:seconds * 1e6) AS INTEGER))
 ON CONFLICT (name) DO NOTHING RETURNING name, scopes, tenants, queues, created_at, expires_at, revoked_at;
 
 -- name: find_token
--- One that counts now.
+-- A token that is valid now.
 SELECT name, scopes, tenants, queues, created_at, expires_at, revoked_at FROM leasehold_token
 WHERE hash = :hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now);
 

@@ -1,5 +1,5 @@
 -- name: delete_ready
--- What leaves a place is counted by the caller: fewer rows than moves, and nothing is written at all.
+-- The caller counts the rows that leave a place: if there are fewer than moves, nothing is written at all.
 DELETE FROM leasehold_ready WHERE (seq, token) IN (
     SELECT json_extract(value, '$.seq'), json_extract(value, '$.token') FROM json_each(:rows)) RETURNING seq;
 
@@ -61,7 +61,7 @@ SELECT json_extract(r.value, '$.job'), json_extract(r.value, '$.token'), json_ex
 FROM json_each(:rows) AS r;
 
 -- name: update_leases
--- A flag, or a raised special. In place: a renewal that waits for the row must find it.
+-- A stop flag, or a raised `special`. In place: a renewal that waits for the row must find it.
 UPDATE leasehold_lease AS l SET stop = json_extract(r.value, '$.stop'), special = json_extract(r.value, '$.special')
 FROM json_each(:rows) AS r WHERE l.job = json_extract(r.value, '$.job') AND l.token = json_extract(r.value, '$.token');
 
@@ -81,7 +81,7 @@ ON CONFLICT (job) DO UPDATE SET failures = excluded.failures, crashes = excluded
     excluded.reason, changed_at = excluded.changed_at;
 
 -- name: insert_attempts
--- A run that is on record already (it went back to the queue before the job ended there) stays as it is.
+-- An attempt that is stored already (it went back to the queue before the job ended there) stays as it is.
 INSERT INTO leasehold_attempt (job, token, number, worker, settled, started_at, ended_at, ended, error)
 SELECT json_extract(r.value, '$.job'), json_extract(r.value, '$.token'), json_extract(r.value, '$.number'), (SELECT
     o.number FROM leasehold_worker_name AS o WHERE o.name = json_extract(r.value, '$.worker')), json_extract(r.value,
@@ -138,8 +138,8 @@ SELECT json_extract(r.value, '$.job_id'), :now, json_extract(r.value, '$.event')
 FROM json_each(:entries) AS r;
 
 -- name: insert_tickets
--- A ticket of gate 0 speaks for a head that is not known for sure; its rank is that of the job that seems to be next:
--- under the rank of the job that left, a higher head would be looked at too late.
+-- A ticket of gate 0 is for a head that is not known for sure; its rank is that of the job that seems to be next: under
+-- the rank of the job that left, a higher head would be checked too late.
 INSERT INTO leasehold_ticket (gate, priority, available_at, lane)
 SELECT json_extract(r.value, '$.gate'),
     coalesce((SELECT p.priority FROM leasehold_lane_place AS p
@@ -149,9 +149,8 @@ SELECT json_extract(r.value, '$.gate'),
 FROM json_each(:tickets) AS r;
 
 -- name: bump_groups
--- In the order of names, and after everything else.
--- An INSERT that always meets the row that is there: with statistics in hand SQLite may turn the join of an UPDATE round,
--- and go through all groups.
+-- In the order of names, and after everything else. An INSERT that always meets the row that is there: with statistics
+-- SQLite may reverse the join of an UPDATE, and go through all groups.
 INSERT INTO leasehold_job_group (name, live)
 SELECT g.name, json_extract(r.value, '$.live')
 FROM json_each(:groups) AS r CROSS JOIN leasehold_job_group AS g ON g.name = json_extract(r.value, '$.name') WHERE true
@@ -159,13 +158,13 @@ ON CONFLICT (name) DO UPDATE SET version = version + 1, live = live + excluded.l
 RETURNING name, live, version;
 
 -- name: read_listeners
--- Who listens to one of these. In the transaction of a move.
+-- The listeners to these events. In the transaction of a move.
 SELECT name, event, task, webhook FROM leasehold_listener
 WHERE event IN (SELECT value FROM json_each(:events))
   AND (seen_at IS NULL OR seen_at >= :now - CAST(round(:age * 1e6) AS INTEGER));
 
 -- name: insert_outbox
--- Those who deliver see the commit itself.
+-- The hook dispatchers see the commit itself.
 INSERT INTO leasehold_outbox (id, listener, event, job_id, task, queue, attempt, group_name, detail, data, at, due_at)
 SELECT json_extract(r.value, '$.id'), json_extract(r.value, '$.listener'), json_extract(r.value, '$.event'),
     json_extract(r.value, '$.job_id'), json_extract(r.value, '$.task'), json_extract(r.value, '$.queue'),
