@@ -58,7 +58,7 @@ def test_at_sigterm_the_running_job_ends_and_the_next_one_is_left(project, app: 
 
     running = ship.enqueue("piano", 30)
     with project.starts(*FLASK, "worker") as (process, log):
-        wait_for(lambda: running.refresh().state is State.RUNNING, log.read_text)
+        wait_for(running.progress, log.read_text)  # a job that was only claimed is handed back
         process.terminate()
         wait_for(lambda: "draining: no new jobs" in log.read_text(), log.read_text)
         later = ship.enqueue("stool")
