@@ -2,9 +2,9 @@
 
 leasehold mcp mymodule:app --with-worker     # over stdin and stdout, as clients start it
 leasehold serve mymodule:app --mcp           # over streamable HTTP, at /mcp
-
-mcp = McpApp(app, hosts=["api.example.org"])                # inside your own ASGI app: api = FastAPI(lifespan=lambda _:
-mcp.running())             # it answers inside this context api.mount("/mcp", mcp)
+mcp = McpApp(app, hosts=["api.example.org"])                # inside your own ASGI app
+api = FastAPI(lifespan=lambda _: mcp.running())             # it answers inside this context
+api.mount("/mcp", mcp)
 """
 
 try:

@@ -73,7 +73,7 @@ class ManualClock:
         self._monotonic += seconds
 
     def jump(self, seconds: float) -> None:
-        """Change only the wall clock, as when somebody sets it, or a failover leads to a machine with another time."""
+        """Change only the wall clock, as when someone sets it, or a failover leads to a machine with another time."""
         self._now += timedelta(seconds=seconds)
 
 
@@ -112,7 +112,7 @@ class ClockWaits(Waits):
                 self._waiting.remove(wait)
 
     def move_on(self, running: Collection[RunState]) -> None:
-        """If all of these attempts only wait, move the clock to the first one's time."""
+        """If all of these attempts only wait, move the clock to the end of the first wait."""
         with self._lock:
             waiting = {id(wait.run) for wait in self._waiting}
             until = min((wait.until for wait in self._waiting if wait.timed), default=None)

@@ -1,4 +1,4 @@
-"""Threads for blocking calls of the async verbs, each of which is written once; and locks that survive a fork.
+"""Threads for the blocking calls of async verbs, and locks that survive a fork.
 
 asyncio's own threads belong to the program. They are few: if the program's blocking calls used them all, no job could
 be cancelled, and our calls must not take them from the program either.
@@ -87,11 +87,11 @@ def aio(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], C
     return call
 
 
-# -- locks that a forked child finds open ------------------------------------------------------------------------------
+# -- locks that are free in a forked child -----------------------------------------------------------------------------
 
 
 class ForkLock:
-    """In the parent a thread may have held it at the moment of the fork; that thread is not there in the child."""
+    """A lock that is free after a fork: the child does not have the parent's thread that may have held it."""
 
     def __init__(self) -> None:
         self.renew()
@@ -116,4 +116,4 @@ _all: weakref.WeakSet[ForkLock] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_renew_all)
 
 after_fork = ForkLock()
-"""One for all stores: it is taken once in the life of a child."""
+"""One lock for all stores: a child process takes it once in its life."""

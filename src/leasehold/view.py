@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 
 class AppView(View):
-    """What `app` and `app.tenant(name)` have in common, in addition to what they share with `leasehold.remote`."""
+    """Base of `app` and `app.tenant(name)`: reads and verbs in addition to those of `leasehold.remote`."""
 
     schedules: AppSchedules
 
@@ -78,7 +78,7 @@ class AppView(View):
         retry_in)`. `retry_in` is None if the message has done its work, else the seconds after which to deliver it
         again.
 
-        `wait`: how long to try again while the job may still become free, such as a lease whose worker is dead.
+        `wait`: how long to try again while the job may still become free, such as when its worker is dead.
         `worker` is the name under which this process holds the lease; no other process may use that name at the same
         time."""
         return self.__internals__.by_id.run(job_id, worker, wait)
@@ -100,10 +100,10 @@ class AppView(View):
         cursor: str | None = None,
         **criteria: Unpack[Criteria],
     ) -> SearchPage:
-        """Return one page of jobs, newest first, that were created in that time and have this text in their arguments
-        (as JSON) or in their error. Case does not matter; sensitive arguments are not searched. One page examines at
-        most 10,000 jobs and says how many (`looked`); it may be empty and still have a `next`: continue with
-        `cursor=found.next`."""
+        """Return one page of jobs, newest first, that were created from `since` to `until` and have this text in their
+        arguments (as JSON) or in their error. Case does not matter; sensitive arguments are not searched. One page
+        examines at most 10,000 jobs and says how many (`looked`); it may be empty and still have a `next`: continue
+        with `cursor=found.next`."""
         search = Search(Filter(checked_states(state), **criteria), text, since, until)
         return self.__internals__.operations.search_jobs(search, limit, cursor)
 

@@ -64,7 +64,7 @@ NamedCall = tuple[str, Mapping[str, Any], CallOptions]
 
 @frozen(kw_only=True)
 class Place:
-    """The place of the jobs, and how to connect to it."""
+    """The database and folders of an app's jobs, and how to connect."""
 
     url: str
     """The database: `sqlite:///file.db`, `sqlite:////absolute/file.db` or `postgresql://user@host/database`.
@@ -85,7 +85,7 @@ class Place:
     """The folder for running commands, on a local disk. Left out: LEASEHOLD_EXECUTIONS; else on SQLite a folder
     beside the database, and on PostgreSQL one in the user's state folder."""
     tenant: str | None = None
-    """The tenant whose jobs are meant; None: the store's own."""
+    """The tenant whose jobs the app works on. None: the app's own jobs."""
 
     @property
     def is_sqlite(self) -> bool:
@@ -105,7 +105,7 @@ class Place:
 
 
 class Shared:
-    """What an app and its views on tenants have in common."""
+    """The parts that an app shares with its views of tenants."""
 
     def __init__(self, stores: OpenStores, host: EmbeddedWorker, tenant_host: EmbeddedWorker) -> None:
         self.tasks = Registry()
@@ -116,7 +116,7 @@ class Shared:
         self.host = host
         """Runs the jobs of `run_now` and `run_by_id`."""
         self.tenant_host = tenant_host
-        """Runs those of all tenants."""
+        """Runs the `run_now` and `run_by_id` jobs of all tenants."""
         self.command_runner: SubprocessRunner | None = None
         self.container_runner: DockerRunner | None = None
         self.views: dict[str | None, Internals] = {}
@@ -206,7 +206,7 @@ class Internals:
         return self.make_task(definition)
 
     def command_runner(self) -> SubprocessRunner:
-        """Return the runner of this folder, which the commands of all tasks share."""
+        """Return the runner of the executions folder, which the commands of all tasks share."""
         folder = self.shared.views[None].place.executions_folder.absolute()
         runner = self.shared.command_runner
         if runner is None or runner.folder != folder.resolve():
@@ -241,7 +241,7 @@ class Internals:
     def enqueue_calls_once(
         self, calls: Sequence[NamedCall], key: str, fingerprint: str
     ) -> tuple[Sequence[Job[Any]], bool]:
-        """Enqueue them once per key; also return whether this was a repeat. Raises IdempotencyKeyReused."""
+        """Enqueue the calls once per key; also return whether this was a repeat. Raises IdempotencyKeyReused."""
         return self.producer.enqueue_once(self._new_jobs(calls), key, fingerprint)
 
     def _new_jobs(self, calls: Sequence[NamedCall]) -> list[NewJob]:
@@ -312,7 +312,7 @@ class Internals:
         if found is None or found[0] is not directory:
             from leasehold.stores.tenants.tenant_store import tenant_store  # loads every verb
 
-            # The same object at each call: waiters of a group find each other by the store.
+            # The same object at each call: waiters share one watch only if they have the same store object.
             found = self._of_tenant = directory, tenant_store(directory, self.tenant)
         return found[1]
 
@@ -322,7 +322,7 @@ class Internals:
             try:
                 store.check_schema()
             except SchemaOutdated:
-                # Not always: an upgrade would wait for an open write of the caller.
+                # Upgrade only an outdated schema: an upgrade would wait for an open write of the caller.
                 if not self.place.is_sqlite:
                     raise
                 store.upgrade()
@@ -355,7 +355,7 @@ class Internals:
 
     def configure(self, url: str | None, schema: str | None) -> None:
         """Work on another store from now on; None changes nothing. In a sandbox it takes effect at the sandbox's end,
-        so that an app factory called in a test does not lead out of the sandbox."""
+        so that an app factory in a test does not move the app out of the sandbox."""
         home = self._home or self.place
         home = replace(home, url=url or home.url, schema=schema or home.schema)
         if self._home is not None:

@@ -15,8 +15,8 @@ from leasehold.threads import aio
 class Bulk:
     """`app.bulk.cancel(task="report", state="queued")`. A job must match every filter given; without a `state`, the
     verb takes jobs in the states that it is meant for. `dry_run=True` only counts; an empty filter needs
-    `everything=True`. A call stops after `limit` jobs (10,000); continue with the report's `next` as `cursor`. A job
-    that refuses the verb is reported, and the others are done all the same."""
+    `everything=True`. A call stops after `limit` jobs (10,000); continue with the report's `next` as `cursor`. The
+    report counts jobs that refuse the verb; they do not stop the others."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
@@ -46,7 +46,7 @@ class Bulk:
     aresume = aio(resume)
 
     def retry(self, **requested: Unpack[BulkOptions]) -> BulkReport:
-        """Enqueue a new job like each matching job, which stays as it is. A second call enqueues them again."""
+        """Enqueue a new job like each matching job, which stays unchanged. A second call enqueues new jobs again."""
         return self._act("retry", requested)
 
     aretry = aio(retry)

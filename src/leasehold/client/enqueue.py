@@ -1,4 +1,4 @@
-"""From jobs that shall be stored to the handles of those that are, few bytes each, and the span of an enqueue."""
+"""Enqueuer: stores new jobs, in a trace span, and returns their handles, few bytes each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from leasehold.operations.operations import Operations
 
 class Enqueuer:
     """Stores the jobs of one store. `start` runs a job at once, in this process, unless too many run already.
-    `find_other` returns the one of a tenant, or of the app's own store. `tracing` returns the tracer, if there is
+    `find_other` returns the enqueuer of a tenant, or of the app's own store. `tracing` returns the tracer, if there is
     one."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Enqueuer:
         return [Job(one.id, operations, find, created=one.created) for one in made]
 
     def enqueue_once(self, jobs: Sequence[NewJob], key: str, fingerprint: str) -> tuple[list[Job[Any]], bool]:
-        """Store them once per key; also return whether this was a repeat."""
+        """Store the jobs once per key; also return whether this was a repeat."""
         check_size(len(jobs), "enqueue", "enqueue them in parts")
         with EnqueueSpan(self._tracing(), jobs) as span:
             once = self._operations.enqueue_once(span.jobs, key, fingerprint)
@@ -59,8 +59,8 @@ class Enqueuer:
         return made, once.repeated
 
     def enqueue_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> StoredJobs:
-        """Store them in the caller's transaction, one for all pieces. An error in a later piece is raised as it is,
-        because nothing is stored before the commit."""
+        """Store all pieces in the caller's transaction. An error in a later piece does not become PartlyStored, because
+        nothing is stored before the commit."""
         made = StoredJobs(self._operations, self._find_task)
         for jobs in pieces:
             with EnqueueSpan(self._tracing(), jobs) as span:
@@ -106,11 +106,11 @@ class Enqueuer:
             return span.jobs[0]
 
 
-# -- an enqueue while it is under way ----------------------------------------------------------------------------------
+# -- the trace span of an enqueue --------------------------------------------------------------------------------------
 
 
 class EnqueueSpan:
-    """The block around the store's call. Without a tracer it does nothing, and `jobs` are those given."""
+    """The trace span around the store's call. Without a tracer it does nothing, and `jobs` are the given jobs."""
 
     __slots__ = ("_span", "_traced", "jobs")
 
@@ -189,7 +189,7 @@ class JobIds(Sequence[str]):
 
 
 class StoredJobs(Sequence[Job[Any]]):
-    """What `enqueue_many` returns: a handle of each job, in the order of the calls, made when it is read."""
+    """The handles that `enqueue_many` returns: one per job, in the order of the calls, made when it is read."""
 
     def __init__(self, operations: Operations, find_task: FindTask) -> None:
         self.ids = JobIds()

@@ -64,7 +64,7 @@ class Job(Generic[R]):
     # -- facts -----------------------------------------------------------------------------------------------------
     @property
     def __row__(self) -> domain.Job:
-        """The job's whole record; for our own surfaces and tests."""
+        """The job's whole record, for Leasehold's own surfaces and tests."""
         if self._row is None:
             self._row = self._operator.call(jobs.get, self.id)
         return self._row
@@ -144,32 +144,32 @@ class Job(Generic[R]):
     aexplain = aio(explain)
 
     def history(self) -> list[HistoryEntry]:
-        """List its moves between states, oldest first: what, when, by whom."""
+        """List the job's moves between states, oldest first: what, when, by whom."""
         return self._operator.call(jobs.history, self.id)
 
     ahistory = aio(history)
 
     def attempts(self) -> list[AttemptRecord]:
-        """List its attempts, oldest first: when, by which worker, how each ended, and its error."""
+        """List the job's attempts, oldest first: when, by which worker, how each ended, and its error."""
         return self._operator.call(jobs.attempts, self.id)
 
     aattempts = aio(attempts)
 
     def steps(self) -> list[StepRecord]:
-        """List what its steps returned, in the order in which they were stored."""
+        """List what the job's steps returned, in the order in which they were stored."""
         return self._operator.call(jobs.steps, self.id)
 
     asteps = aio(steps)
 
     def relatives(self) -> list[Relative]:
-        """List the jobs that it waits for, the jobs that wait for it, the job that it follows, and its own
+        """List the jobs that this job waits for, the jobs that wait for it, the job that it follows, and its own
         follow-ups."""
         return self._operator.call(jobs.relatives, self.id)
 
     arelatives = aio(relatives)
 
     def progress(self) -> Progress | None:
-        """Return its last reported progress. None: it has reported none yet."""
+        """Return the progress that the job last reported. None: it has reported none yet."""
         return self._operator.call(jobs.progress, self.id)
 
     aprogress = aio(progress)
@@ -276,7 +276,7 @@ class Job(Generic[R]):
     arelease = aio(release)
 
     def retry(self, *, actor: str | None = None) -> Job[R]:
-        """Enqueue a new job like this one, which stays as it is."""
+        """Enqueue a new job like this one; this job stays unchanged."""
         row = self._operator.call(jobs.retry, self.id, actor=actor)
         return Job(row.id, self._operator, self._find_task, row, created=True)
 
@@ -303,7 +303,7 @@ class Job(Generic[R]):
     abudget = aio(budget)
 
     def spending(self) -> list[Spending]:
-        """List every amount that it spent, with the key and the lease under which it was spent."""
+        """List every amount that the job spent, with the key and the lease under which it was spent."""
         return self._operator.call(budgets.spending, self.id)
 
     aspending = aio(spending)

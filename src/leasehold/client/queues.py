@@ -1,4 +1,4 @@
-"""What operators pause and limit: `app.queues`, `app.tasks`, `app.lanes`, `app.slots` and `app.rates`."""
+"""`app.queues`, `app.tasks`, `app.lanes`, `app.slots` and `app.rates`, which operators pause and limit."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _Cards = list[TaskCard]
 
 
 class Pausable:
-    """What `app.queues` and `app.tasks` have in common: pause and resume."""
+    """Base of `app.queues` and `app.tasks`: pause and resume."""
 
     def __init__(self, operator: Operator, scope: Scope) -> None:
         self._operator = operator
         self._scope = scope
 
     def pause(self, name: str, **closing: Unpack[PauseOptions]) -> PauseRecord:
-        """Start no jobs of it, `for_` a duration, `until` an instant, or until it is resumed. Running jobs go on.
-        `explain()` shows `reason` and `actor`."""
+        """Pause a queue or task: no jobs of it start, `for_` a duration, `until` an instant, or until `resume`. Running
+        jobs go on. `explain()` shows `reason` and `actor`."""
         verb = queues.pause_queue if self._scope == "queue" else queues.pause_task
         return self._operator.call(verb, name, **PauseWindow(**closing).arguments)
 
     apause = aio(pause)
 
     def resume(self, name: str, *, actor: str | None = None) -> bool:
-        """Start its jobs again. False: it was not paused."""
+        """Resume a queue or task: its jobs start again. False: it was not paused."""
         verb = queues.resume_queue if self._scope == "queue" else queues.resume_task
         return self._operator.call(verb, name, actor=actor)
 
     aresume = aio(resume)
 
     def paused(self) -> list[PauseRecord]:
-        """List what is paused now."""
+        """List the pauses now in force."""
         return [pause for pause in self._operator.call(queues.list_pauses) if pause.scope == self._scope]
 
     apaused = aio(paused)
@@ -97,7 +97,7 @@ class Lanes:
 
 
 class Slots:
-    """Named resources with so many units each: `app.slots.set("browser", 4)`."""
+    """Named resources with a number of units each: `app.slots.set("browser", 4)`."""
 
     def __init__(self, operator: Operator) -> None:
         self._operator = operator
@@ -129,14 +129,14 @@ class Rates:
     aset = aio(set)
 
     def close(self, key: str, **closing: Unpack[PauseOptions]) -> None:
-        """Start no job of this key, on any worker, `for_` a duration, `until` an instant, or until `open`. Running jobs
-        go on. `explain()` shows `reason` and `actor`."""
+        """Close a rate: no job of this key starts, on any worker, `for_` a duration, `until` an instant, or until
+        `open`. Running jobs go on. `explain()` shows `reason` and `actor`."""
         self._operator.call(limits.close_rate, key, **PauseWindow(**closing).arguments)
 
     aclose = aio(close)
 
     def open(self, key: str, *, actor: str | None = None) -> bool:
-        """Start jobs of this key again. False: it was not closed."""
+        """Open a rate: jobs of this key start again. False: it was not closed."""
         return self._operator.call(limits.open_rate, key, actor=actor)
 
     aopen = aio(open)

@@ -26,9 +26,9 @@ SIGNALS_SEEN_WITHIN = 1.0
 
 @frozen
 class RunResult:
-    """`run_by_id` ran the job, and its end is stored: see `job.state`. `retry_in`: seconds after which the job is due
-    again, as after a failure that is retried. None: it has ended, or waits for an operator, and the message that
-    brought its id has done its work."""
+    """`run_by_id` ran the job, and stored how the attempt ended: see `job.state`. `retry_in`: seconds after which the
+    job is due again, such as after a failure with a retry left. None: the job has ended, or waits for an answer or an
+    operator, so a message that carried its id can be acknowledged."""
 
     job: Job[Any]
     retry_in: float | None
@@ -81,7 +81,7 @@ class RunById:
         return self.ended(call.id, begun)
 
     async def run_async(self, job_id: str, worker: str | None, wait: Duration) -> RunResult | NotRun:
-        """As `run`, without a thread while it waits."""
+        """Like `run`, but holds no thread while it waits."""
         call = _Call(self, job_id, worker, wait)
         while True:
             requested = asyncio.ensure_future(to_thread(call.begin))
@@ -114,14 +114,14 @@ class RunById:
 
 
 def _wait_for(end: Future[None]) -> None:
-    # A signal that comes just before a wait, or to another thread, does not end it, and Python handles it only then.
+    # A signal just before a wait, or to another thread, does not end the wait, and Python handles it only after that.
     while not end.done():
         futures.wait((end,), SIGNALS_SEEN_WITHIN)
     end.result()
 
 
 async def _hand_back(requested: asyncio.Future[Begun | NotRun]) -> None:
-    """Stop the attempt that this request may have begun, though its caller has no answer yet."""
+    """Stop the attempt that this request may have begun, even if its caller has no response yet."""
     begun = await requested
     if not isinstance(begun, NotRun):
         begun.stop()
@@ -129,7 +129,7 @@ async def _hand_back(requested: asyncio.Future[Begun | NotRun]) -> None:
 
 
 class _Call:
-    """One call of `run_by_id`, sync or async: requests the attempt, and how long to pause before the next request."""
+    """One call of `run_by_id`, sync or async: requests the attempt, and computes the pause before the next request."""
 
     def __init__(self, by_id: RunById, job_id: str, worker: str | None, wait: Duration) -> None:
         self.id = checked_id(job_id)
@@ -146,7 +146,7 @@ class _Call:
         self._requested = requested
 
     def hand_back(self) -> None:
-        """Stop the attempt, which may have begun though the request has not returned."""
+        """Stop the attempt, which may have begun even if the request has not returned."""
         if self._requested is not None and self._requested.exception() is None:
             begun = self._requested.result()
             begun.stop()

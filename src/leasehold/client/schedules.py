@@ -15,7 +15,7 @@ from leasehold.tasks.schedule import ScheduleOptions, schedule_for
 from leasehold.threads import aio
 
 RunSchedule = Callable[[str, str | None], Enqueued]
-"""Makes a job of the schedule with this name, in the name of this actor."""
+"""Makes a job of the schedule with this name, for this actor."""
 
 
 class Schedules:
@@ -33,19 +33,19 @@ class Schedules:
     aget = aio(get)
 
     def pause(self, name: str, reason: str | None = None, *, actor: str | None = None) -> ScheduleRow:
-        """Pause its ticks until it is resumed; ticks missed meanwhile are not made up for."""
+        """Pause the schedule until `resume`; ticks missed meanwhile are not made up for."""
         return self._operator.call(schedules.pause_schedule, name, reason, actor=actor)
 
     apause = aio(pause)
 
     def resume(self, name: str, *, actor: str | None = None) -> bool:
-        """Resume its ticks, from now on. False: it was not paused."""
+        """Resume the schedule, with ticks from now on. False: it was not paused."""
         return self._operator.call(schedules.resume_schedule, name, actor=actor)
 
     aresume = aio(resume)
 
     def run(self, name: str, *, actor: str | None = None) -> Job[Any]:
-        """Make a job of it now, in addition to its ticks, even if the last job is still live."""
+        """Make a job of the schedule now, in addition to its ticks, even if the last job is still live."""
         made = self._run_schedule(name, actor)
         return Job(made.id, self._operator, self._find_task, created=made.created)
 
@@ -59,7 +59,7 @@ class Schedules:
 
 
 class AppSchedules(Schedules):
-    """`app.schedules`: the schedules declared with `@app.schedule`, and those made here."""
+    """`app.schedules`: the schedules declared with `@app.schedule`, and the ones made with `set`."""
 
     def __init__(
         self, operator: Operator, find_task: FindTask, run_schedule: RunSchedule, tasks: Registry

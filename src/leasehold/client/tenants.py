@@ -11,10 +11,10 @@ from leasehold.threads import aio
 
 
 class Tenants:
-    """All tenants. The jobs of one are at `app.tenant(name)`."""
+    """All tenants. `app.tenant(name)` has the jobs of one tenant."""
 
     def __init__(self, operations: Operations, forget: Callable[[str], None]) -> None:
-        """`forget` closes what this process has open of a tenant."""
+        """`forget` closes the store of a tenant, if this process has opened it."""
         self._operator = operations
         self._forget = forget
 

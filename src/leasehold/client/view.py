@@ -22,7 +22,7 @@ from leasehold.threads import aio
 
 
 class View:
-    """What `Leasehold`, `Remote` and their tenants have in common."""
+    """Base of `Leasehold`, `Remote` and their tenants."""
 
     def __init__(
         self,
@@ -94,8 +94,8 @@ class View:
         limit: int = 50,
         cursor: str | None = None,
     ) -> AuditPage:
-        """Return one page of what operators did, or were refused, newest first: who, what (`verb="queue.pause"`), to
-        what (a job's id, a queue's name), when and how it ended. The next page: `cursor=page.next`."""
+        """Return one page of the audit, newest first: who did, or tried, what (`verb="queue.pause"`), to what (a job's
+        id, a queue's name), when and how it ended. The next page: `cursor=page.next`."""
         return self._operator.call(
             audit.list_audit, actor=actor, verb=verb, target=target, limit=limit, cursor=cursor
         )
@@ -113,8 +113,8 @@ class View:
     def budgets(
         self, *, scope: BudgetOwner | None = None, limit: int = 50, cursor: str | None = None
     ) -> BudgetPage:
-        """Return one page of budgets, first of groups, then of jobs that have spent something or were topped up: what
-        may be spent and what was, by unit. The next page: `cursor=page.next`."""
+        """Return one page of budgets, first of groups, then of jobs that have spent something or were topped up:
+        limits and spending, by unit. The next page: `cursor=page.next`."""
         return self._operator.call(budgets.list_budgets, scope, limit, cursor)
 
     abudgets = aio(budgets)

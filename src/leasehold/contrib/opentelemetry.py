@@ -1,7 +1,7 @@
 """OpenTelemetry: `from leasehold.contrib.opentelemetry import instrument`. Needs the extra:
 `pip install 'leasehold[otel]'`, and an SDK to send the spans anywhere.
 
-instrument(app)     # before a worker is made of it
+instrument(app)     # before app.worker()
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _EMPTY = Context()
 
 
 def instrument(app: Leasehold, *, tracer_provider: TracerProvider | None = None) -> None:
-    """Make a span for every enqueue and one for every attempt, with a link from the second to the first. A later call
-    replaces an earlier one. Without a provider it uses the global one, which may be set later. Existing workers are not
-    changed."""
+    """Make a span for every enqueue and one for every attempt, with a link from the attempt to its enqueue. A later
+    call replaces an earlier one. Without a provider it uses the global one, which may be set later. Existing workers
+    are not changed."""
     app.instrument(_OpenTelemetry(tracer_provider))
 
 

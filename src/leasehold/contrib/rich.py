@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 
 class Progress(rich.Progress):
-    """Give it the handler's `ctx`. Without one it is a plain display, for code that also runs outside of jobs. A job
-    has one progress: of several tasks, the oldest unfinished one. A stop ends `track` before the next item."""
+    """Give it the handler's `ctx`. Without `ctx` it is a plain display, for code that also runs outside of jobs. A job
+    has one progress: of several tasks, that of the oldest unfinished one. A stop ends `track` before the next item."""
 
     def __init__(
         self, *columns: str | ProgressColumn, ctx: Context | SyncContext | None = None, **options: Any

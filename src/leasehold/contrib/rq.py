@@ -99,7 +99,7 @@ class Delivery:
         call = {
             "args": (job_id,),
             # The id in front lets a poll find the job's message; the suffix makes each message unique. With the same
-            # name, RQ would forget a message sent again when the one before it is done.
+            # name for both, RQ would delete a repeated message when the earlier one is done.
             "job_id": f"{job_id}-{secrets.token_hex(6)}",
             "job_timeout": -1,  # the lease and the task's time-out limit it
             "result_ttl": 0,
@@ -111,7 +111,7 @@ class Delivery:
             self._queue.enqueue(self._function, **call)
 
     def _requeued(self, event: Notification) -> None:
-        """The job was queued again by a retry, a lost lease, a resume or an answer: its first message is gone."""
+        """Publish a job that a retry, a lost lease, a resume or an answer queued again: its first message is gone."""
         if event.tenant is None and event.queue in self._serves:
             due = datetime.fromisoformat(event.data["available_at"])
             self.publish(event.job_id, delay=(due - _now()).total_seconds())
@@ -132,7 +132,7 @@ class Delivery:
     # -- supervise -----------------------------------------------------------------------------------------------------
     def run(self, *, every: float = 2.0, stop: threading.Event | None = None) -> None:
         """Call `poll` every `every` seconds, until `stop` is set. One process of a fleet does this; a second one is
-        harmless. While Redis or the database is away it logs that and goes on."""
+        harmless. While Redis or the database is unreachable, it logs that and goes on."""
         stop = stop or threading.Event()
         try:
             while not stop.is_set():
@@ -163,7 +163,7 @@ class Delivery:
         return queue in self._serves and state is State.QUEUED
 
     def _messages(self) -> set[str]:
-        """The jobs that RQ has a message for. Taken ones do not count: their worker claims at once, or is dead."""
+        """Return jobs with a message in RQ. A taken message does not count: its worker claims at once, or is dead."""
         put_off = self._queue.scheduled_job_registry
         late = _now().timestamp() - _NOT_FETCHED
         names = [*self._queue.get_job_ids(), *self._redis.zrangebyscore(put_off.key, late, "+inf")]
@@ -191,7 +191,7 @@ class Delivery:
             self._scheduler.enqueue_scheduled_jobs()  # type: ignore[no-untyped-call] # rq has no types
 
     def close(self) -> None:
-        """Release RQ's lock and close the connections. Using the object again opens them again."""
+        """Release RQ's lock and close the connections. The next use of the object opens them again."""
         scheduler, self._scheduler = self._scheduler, None
         if scheduler is not None:
             try:

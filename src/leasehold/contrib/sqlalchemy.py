@@ -5,7 +5,7 @@
         session.flush()                                 # gives the order its id
         ship.using(tx=session).enqueue(order.id)        # committed or rolled back with the order
 
-Pass sessions and connections, also async ones, to `using(tx=…)` as they are.
+`using(tx=…)` takes sessions and connections, also async ones, without conversion.
 """
 
 from __future__ import annotations

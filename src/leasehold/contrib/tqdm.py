@@ -17,7 +17,7 @@ __all__ = ["tqdm"]
 
 
 class tqdm(tqdm_asyncio):  # type: ignore[misc] # tqdm has no types
-    """Give it the handler's `ctx`. Without one it is a plain bar, for code that also runs outside of jobs. Of nested
+    """Give it the handler's `ctx`. Without `ctx` it is a plain bar, for code that also runs outside of jobs. Of nested
     bars, give `ctx` to the outer one: a job has one progress. A stop ends the loop before the next item."""
 
     def __init__(self, *args: Any, ctx: Context | SyncContext | None = None, **options: Any) -> None:
@@ -53,5 +53,5 @@ class tqdm(tqdm_asyncio):  # type: ignore[misc] # tqdm has no types
 
 
 def _number(value: Any) -> float:
-    """Convert a number; also of numpy."""
+    """Convert a number, which may be one of numpy's."""
     return value if isinstance(value, int) else float(value)

@@ -74,7 +74,7 @@ async def index_site(site: str, words: int) -> str:
     tags=("web", "domain:{domain}"),
 )
 async def fetch_page(domain: str, path: str) -> int:
-    """Fetch a page as the web is: most come, some after a retry, some never."""
+    """Fetch a page: most fetches succeed, some after a retry, some never."""
     await asyncio.sleep(random.uniform(0.1, 0.6))
     luck = random.random()
     if luck < 0.12:
@@ -93,7 +93,7 @@ async def fetch_page(domain: str, path: str) -> int:
     queue="llm", lease=LEASE, budget={"tokens": 24_000, "cents": 60}, on_breach="pause", tags=("model:large",)
 )
 async def research(ctx: Context, question: str) -> str:
-    """Run an agent: each finding is a step, and paid for once."""
+    """Run an agent: each finding is a step, which is paid for once."""
     notes = []
     for turn in range(1, random.randint(3, 6)):
         await ctx.acquire("model-api", rate="120/min", burst=5)
@@ -139,7 +139,7 @@ def post_totals(ctx: SyncContext) -> str:
 # -- lanes, failures, time limits -------------------------------------------------------------------------------------
 @app.task(lane="account-{account}", lease=LEASE, retry=Retry(max_attempts=2, backoff=1))
 async def sync_account(account: int, part: str) -> str:
-    """Run one at a time and in order per account; a failure halts the lane until somebody resumes it."""
+    """Run one at a time and in order per account; a failure halts the lane until someone resumes it."""
     await asyncio.sleep(random.uniform(0.3, 1))
     if account == 3 and part == "invoices":
         raise Fail("the login has expired")
@@ -163,7 +163,7 @@ async def export_table(table: str) -> str:
     return f"{table}.parquet"
 
 
-# -- a command: it outlives its worker --------------------------------------------------------------------------------
+# -- a command, which outlives its worker ------------------------------------------------------------------------------
 _RENDER = """
 import json, os, sys, time
 for part in range(1, 9):
@@ -201,7 +201,7 @@ async def log_in(ctx: Context, shop: str) -> str:
     return f"logged in to {shop} with a code of {len(code)} characters"
 
 
-# -- mail: a queue that somebody has paused ---------------------------------------------------------------------------
+# -- mail: a paused queue ----------------------------------------------------------------------------------------------
 @app.task(queue="mail", lease=LEASE)
 async def send_newsletter(to: str) -> str:
     await asyncio.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Makes the work of `leasehold demo --dashboard`: a few jobs a second, and now and then an operator's action."""
+"""Makes the work of `leasehold demo --dashboard`: a few jobs a second, and an operator's action every few seconds."""
 
 from __future__ import annotations
 

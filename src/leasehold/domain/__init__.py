@@ -1,1 +1,1 @@
-"""The pure heart: states, outcomes and decisions. No I/O, no clock, no randomness, no threads."""
+"""Pure domain logic: states, outcomes and decisions. No I/O, no clock, no randomness, no threads."""

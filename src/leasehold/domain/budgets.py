@@ -24,7 +24,7 @@ LONGEST_KEY = 200
 
 @frozen
 class Spend:
-    """An amount to be written to the ledger. The same key and unit again count once."""
+    """An amount to write to the ledger. Amounts with the same key and unit count once."""
 
     key: str
     unit: str
@@ -162,7 +162,7 @@ def checked_amounts(amounts: object, field: str) -> dict[str, int]:
 
 
 def checked_limits(limits: Mapping[str, int | None]) -> dict[str, int | None]:
-    """Limits by unit, of which None takes one away."""
+    """Return limits by unit. None removes the limit of its unit."""
     given = {unit: limit for unit, limit in limits.items() if limit is not None}
     return {
         **{checked_unit(unit): None for unit in limits},

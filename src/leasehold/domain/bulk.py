@@ -21,21 +21,21 @@ LARGEST_LIMIT = 1_000_000
 
 RESUMABLE = (State.PAUSED, State.FAILED, State.TIMED_OUT)
 MEANT_FOR: dict[str, tuple[State, ...]] = {}
-"""By verb, the states that a filter without any means. Every verb that says `bulk=` enters itself here."""
+"""By verb, the states that a filter without states selects. Every verb declared with `bulk=` adds itself."""
 
 
 @frozen
 class BulkArguments:
-    """The arguments of a verb on one job, as a bulk call hands them on."""
+    """The arguments of a verb on one job, as a bulk call passes them."""
 
     required: Mapping[str, bool]
-    """By name."""
+    """Whether each argument is required, by name."""
     check: Callable[[str, object], object]
     """Raises InvalidInput for a wrong value of the argument with this name."""
 
 
 ARGUMENTS: dict[str, BulkArguments] = {}
-"""By verb. Every verb that says `bulk=` enters itself here."""
+"""Arguments by verb. Every verb declared with `bulk=` adds itself."""
 
 
 class BulkOptions(Criteria, total=False):
@@ -100,7 +100,7 @@ class BulkRequest:
     cursor: str | None = None
     actor: str | None = None
     own: Mapping[str, object] = field(default_factory=dict)
-    """The verb's own arguments, by name; those that are None are not given."""
+    """The verb's own arguments, by name. None counts as not given."""
     text: str | None = None
     """Text to find in arguments or error, as in `Search`; so are the next three fields."""
     since: datetime | None = None
@@ -133,7 +133,7 @@ class BulkRequest:
 
     @property
     def found_by(self) -> Filter:
-        """The filter; if it names no states, those that the verb applies to."""
+        """The filter; if it names no states, with the states that the verb applies to."""
         return replace(self.filter, states=self.filter.states or MEANT_FOR[self.verb])
 
     @property

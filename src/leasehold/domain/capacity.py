@@ -1,4 +1,4 @@
-"""Capacity of tasks that reject what they cannot start: who holds the places, and when to try again."""
+"""Capacity of `run_now`: which attempts take the places of a task, and when to try again."""
 
 from __future__ import annotations
 

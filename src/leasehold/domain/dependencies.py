@@ -1,6 +1,6 @@
 """Dependencies between jobs: what the end of a parent means for its child, and the flow, the graph that they form.
 
-The store writes what is decided here.
+The store writes the decisions made here.
 
 A parent has *ended* when it is succeeded, failed, timed out or cancelled. A paused or waiting parent has not ended:
 its child keeps waiting. The decision is made once, in the transaction that ends the parent. A failed parent may be

@@ -8,9 +8,9 @@ LeaseholdError
     │   ├── DuplicateStep            an attempt used the name of a step twice
     │   ├── InvalidTask              a task's own declaration is wrong
     │   ├── DependencyCycle          jobs that would wait for each other for ever
-    │   ├── InvalidAnswer            an answer does not fit what was asked
+    │   ├── InvalidAnswer            an answer does not fit its question
     │   ├── IdempotencyKeyReused     the key was used before, for a different request
-    │   └── InvalidSignature         what came to a webhook was not signed with its secret
+    │   └── InvalidSignature         a request to a webhook was not signed with its secret
     ├── JobError                     the call was right; the job does not allow it
     │   ├── JobNotFound
     │   ├── InvalidState             not in this state
@@ -20,15 +20,15 @@ LeaseholdError
     │   ├── JobNotSucceeded          a caller wants its result, and it did not succeed
     │   ├── UnreadableResult         its result no longer fits the task's return annotation
     │   ├── ResultMissing            its result is a file that is gone, damaged or out of reach
-    │   ├── StreamFull               it emits faster than the database can store
-    │   ├── OverBudget               it, or its group, has spent more than it may
+    │   ├── StreamFull               the job emits faster than the database can store
+    │   ├── OverBudget               the job or its group has spent more than its limit
     │   └── QuestionExpired          no one answered its question in time
-    ├── PartlyStored                 a long enqueue_many went wrong in a later piece
+    ├── PartlyStored                 a long enqueue_many failed in a later piece
     ├── AtCapacity                   run_now found every place of the task taken; nothing was stored
     ├── ScheduleNotFound             no schedule has that name
     ├── TenantNotFound               no tenant has that name
     ├── GroupOnHold                  the group takes no jobs until it is released
-    ├── RunnerUnreachable            what a task's jobs run in, such as a Docker engine, does not answer
+    ├── RunnerUnreachable            the runner of a task, such as a Docker engine, does not answer
     ├── WaitTimedOut                 the job did not end in time
     ├── AcquireTimedOut              a slot or a rate was not free in time
     └── StoreError                   the database, or the server in front of it, refuses or fails
@@ -57,12 +57,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leasehold.domain.capacity import Holder
 
-# -- they survive pickling ---------------------------------------------------------------------------------------------
+# -- pickling ----------------------------------------------------------------------------------------------------------
 
 
 class Portable(BaseException):
-    """An exception that unpickles as it was. By default Python rebuilds an exception from its message, which does not
-    fit these constructors: unpickling would fail, and a process pool would wait for its result for ever."""
+    """An exception that survives pickling unchanged. By default Python rebuilds an exception from its message, which
+    does not fit these constructors: unpickling would fail, and a process pool would wait for its result for ever."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return rebuilt, (type(self), self.args, vars(self))
@@ -156,7 +156,7 @@ class UnknownTask(InvalidInput):
 
 
 class DuplicateStep(InvalidInput):
-    """An attempt used the same name for two steps. The name finds a step's stored result.
+    """An attempt used the same name for two steps. A step's stored result is found by its name.
 
     Remedy: Name each step by what it works on."""
 
@@ -356,8 +356,8 @@ class PartlyStored(LeaseholdError):
 
 
 class AtCapacity(LeaseholdError):
-    """`run_now` found every place of the task taken; nothing was stored. `holders` says by whom (`job_id`,
-    `worker`, `since`, `lease_until` each), `retry_after` is a hint in seconds.
+    """`run_now` found every place of the task taken; nothing was stored. `holders` lists the attempts that
+    take them (`job_id`, `worker`, `since`, `lease_until`), `retry_after` is a hint in seconds.
 
     Remedy: Try again after `retry_after` seconds, raise `max_running`, or enqueue the job."""
 
@@ -434,8 +434,8 @@ class TenantNotFound(LeaseholdError, LookupError):
 
 
 class GroupOnHold(LeaseholdError):
-    """A stop has put the group on hold: nothing comes into it and nothing in it is started again. Nothing was
-    changed.
+    """A stop has put the group on hold: it takes no jobs, and none of its jobs starts again. The call changed
+    nothing.
 
     Remedy: Lift the hold with `app.group(name).release()`."""
 
@@ -632,8 +632,8 @@ class RemoteUnreachable(StoreError):
 
 
 class RemoteError(StoreError):
-    """The server of `leasehold.remote` refused the request, or could not answer it. `code` is that of the problem
-     (docs/guides/http.md): `unauthenticated`, `scope-missing`, `database-unavailable` …
+    """The server of `leasehold.remote` refused the request, or could not answer it. `code` is the code of the
+    problem (docs/guides/http.md): `unauthenticated`, `scope-missing`, `database-unavailable` …
 
     Remedy: Look at `status`, `code` and `detail`."""
 

@@ -1,5 +1,5 @@
-"""`@frozen`: the same as `@dataclass(frozen=True, slots=True)`, built in a quarter of the time; and marks on its
-fields.
+"""`@frozen`: the same as `@dataclass(frozen=True, slots=True)`, built in a quarter of the time; and marks
+that say how a field appears in JSON.
 
 The standard library compiles six methods for each such class (since Python 3.13 at least in one go). We have two
 hundred of these classes, which took a third of the time of `import leasehold`, for every command and worker. Here one
@@ -119,27 +119,27 @@ if TYPE_CHECKING:
 else:
 
     class shown(property):
-        """A property that stands in the record's JSON beside its fields."""
+        """A property that the record's JSON contains beside its fields."""
 
 
 FROM_JSON = {"from_json": True}
-"""pydantic's context of a record that is read from its JSON."""
+"""The pydantic context for reading a record from its JSON."""
 
 
 class Encoded:
-    """The text is JSON; in the record's JSON stands its value, of this type."""
+    """Marks a text field that holds JSON: the record's JSON contains its decoded value, of this type."""
 
     def __init__(self, kind: Any = Any) -> None:
         self.kind = kind
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema  # the domain is imported where nothing is validated
+        from pydantic_core import core_schema  # late: the domain is imported where nothing is validated
 
         return core_schema.with_info_before_validator_function(_encode, handler(source))
 
 
 class Private:
-    """Stays inside: not in the record's JSON. A record that is read from JSON has this value instead."""
+    """Marks a field that the record's JSON leaves out. A record that is read from JSON has `instead` there."""
 
     def __init__(self, instead: Any = None) -> None:
         self.instead = instead
@@ -155,5 +155,5 @@ EncodedJson = Annotated[str | None, Encoded()]
 
 
 def _encode(value: object, info: Any) -> object:
-    """Only of a record that is read from its JSON: between processes of ours the text is sent as it is."""
+    """Encode the value if the record is read from its JSON: our own processes send the text itself."""
     return json.dumps(value) if value is not None and info.context == FROM_JSON else value

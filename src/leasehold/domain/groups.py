@@ -20,7 +20,7 @@ GroupState = Literal["active", "stopped", "held"]
 
 @frozen
 class GroupStop:
-    """A stop of a group, or of a part of it: who, when and why."""
+    """A stop of a group, or of a part of it, with its actor, time and reason."""
 
     scope: Mapping[str, object]
     """The scope as the caller gave it: `{"group": …, "tasks": …}`."""
@@ -40,10 +40,10 @@ class GroupRow:
     """Why the group was stopped or held."""
     version: int
     changed_by: str | None = None
-    """Who last stopped, held or released the group."""
+    """The actor who last stopped, held or released the group."""
     changed_at: datetime | None = None
     last_stop: GroupStop | None = None
-    """The last stop, also one of a part of the group, which leaves its state unchanged."""
+    """The last stop of the group or of a part of it; a stop of a part leaves `state` unchanged."""
 
 
 @frozen(kw_only=True)
@@ -58,7 +58,7 @@ class GroupSummary:
     live: int
     """Jobs that can still move by themselves: pending, queued, running, waiting."""
     total: int
-    """All jobs of the group. At GROUP_TOTAL_CAP there may be more."""
+    """The number of its jobs, counted up to GROUP_TOTAL_CAP."""
     changed_by: str | None
     changed_at: datetime | None
     last_stop: GroupStop | None
@@ -150,10 +150,10 @@ class GroupStatus:
     version: int
     """Grows with every job that comes in or ends, every question, every stop. 0: there is no such group."""
     changed_by: str | None
-    """Who last stopped, held or released the group."""
+    """The actor who last stopped, held or released the group."""
     changed_at: datetime | None
     last_stop: GroupStop | None
-    """The last stop, also one of a part of the group, which leaves its state unchanged."""
+    """The last stop of the group or of a part of it; a stop of a part leaves `state` unchanged."""
     changed: bool
     """False: the wait timed out before anything changed."""
     total: int

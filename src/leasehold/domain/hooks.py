@@ -1,4 +1,4 @@
-"""Hooks: which notifications there are and which a transition causes; webhooks: targets, messages, signatures."""
+"""Hooks: the notifications, and which of them a transition causes; webhooks: targets, messages, signatures."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class ListenerRow:
     seen_at: datetime | None
     """When a process last registered it from its code; None: it was made by hand."""
     waiting: int
-    """Notifications that were not delivered yet."""
+    """Notifications that have not been delivered yet."""
     given_up: int
     """Notifications whose delivery was given up."""
     last_error: str | None

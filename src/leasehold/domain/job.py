@@ -23,14 +23,14 @@ LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 DEFAULT_LEASE = 30.0
 
 PLAIN, TIED, AWAITED = 0, 1, 2
-"""What a job's end touches. A plain job: no other table; a tied one (lane, group, key, slot, time limit, question,
-mirror): rows of other tables; an awaited one: also the jobs that wait for it."""
+"""Values of `special`: what a job's end touches. A plain job: no other table; a tied job (lane, group, key,
+slot, time limit, question, mirror): rows of other tables; an awaited job: also the jobs that wait for it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class NewJob:
     """A job that a producer gives to the store. Times are durations from the store's now, or the user's instants.
-    Never change one; it is not frozen only because that triples the time to make it, and many are made at once."""
+    Never change a NewJob. It is not frozen, because that triples the time to make one, and many are made at once."""
 
     id: str
     task: str
@@ -71,7 +71,7 @@ class NewJob:
 
 
 class Enqueued(NamedTuple):
-    """A job that was created, or the one that was there already: with the same id, unique key or idempotency key."""
+    """A job that was created, or an existing job with the same id, unique key or idempotency key."""
 
     id: str
     created: bool
@@ -158,7 +158,7 @@ class Job:
     start_by: datetime | None = None
     """When the job is cancelled if it has not started by then."""
     retry_of: str | None = None
-    """The job that a retry made this one from."""
+    """The job that this one retries."""
     trace: Annotated[str | None, Private()] = None
     """The `traceparent` of its enqueue."""
     updated_at: datetime = field(compare=False)
@@ -258,11 +258,11 @@ class Sighting:
 
     @property
     def _patience(self) -> float:
-        """Seconds to wait on the reaper's clock; a whole lease if the database's clock cannot show that it passed."""
+        """Seconds to wait on the reaper's clock; a whole lease if the database's clock cannot show its end."""
         return self.lease_seconds if self.ahead else self.lease_seconds / 3
 
     def matches(self, job: Job) -> bool:
-        """Whether the lease has not moved since this look."""
+        """Whether the lease is unchanged since this look."""
         seen = (self.id, self.token, self.expires_at)
         return (job.id, job.lease_token, job.lease_expires_at) == seen
 
@@ -275,7 +275,7 @@ class Sighting:
 
 @frozen
 class Question:
-    """What a job asks. A secret answer is shown only to the job itself."""
+    """A question of a job. A secret answer is shown only to the job itself."""
 
     key: str
     text: str
@@ -340,6 +340,6 @@ def with_trace(jobs: Sequence[NewJob], trace: str) -> Sequence[NewJob]:
 
 
 def any_grouped(jobs: Sequence[NewJob]) -> bool:
-    """Return whether a job belongs to a group. For AlikeJobs the first job answers for all."""
+    """Return whether a job belongs to a group. AlikeJobs all have the group of the first job."""
     looked_at = [jobs.first] if isinstance(jobs, AlikeJobs) else jobs
     return any(job.group is not None for job in looked_at)

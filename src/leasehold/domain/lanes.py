@@ -1,5 +1,4 @@
-"""Lanes, at most one running job each, in order; and due groups: which gates and priorities a claim takes from
-first.
+"""Lanes, which run their jobs one at a time and in order, and due groups: where a claim takes jobs first.
 
 A ticket means "look at this lane from this time on". Too many tickets do no harm, a missing one stops the lane. The
 rule: a transaction that puts a lane job into a state that does not block the lane also writes a ticket, without
@@ -18,8 +17,8 @@ from leasehold.domain.job import Job
 from leasehold.domain.states import State
 
 ANY_GATE = 0
-"""The gate of a ticket whose next head is unknown. Every claimer looks at it and refiles it under the head's gate:
-under the gate of the job that left, a pause of that task would stop the ticket, and the lane with it."""
+"""The gate of a ticket of a lane whose next head is unknown. Every claimer looks at the ticket and refiles it under
+the head's gate. Under the gate of the job that left, a pause of that task would stop the ticket, and so the lane."""
 
 STARTED = datetime(1970, 1, 1, tzinfo=UTC)
 """The `lane_at` of a job that has started: it stays first in its lane through backoff, snooze and hand-back, even if a
@@ -65,8 +64,8 @@ def tickets_after(before: Job, after: Job, now: datetime) -> list[Ticket]:
 # -- due groups --------------------------------------------------------------------------------------------------------
 
 Source = Literal["plain", "lane", "limited", "limited lane"]
-"""Where a claim finds jobs. The limited sources stand behind gates that also need slots or a rate: what those admit is
-counted under a lock."""
+"""Where a claim finds jobs. Limited sources stand behind gates that also need slots or a rate; a claim counts
+under a lock how many jobs such gates admit."""
 
 
 class DueGroup(NamedTuple):
@@ -75,27 +74,27 @@ class DueGroup(NamedTuple):
     gate: int
     priority: int
     due: Any
-    """Since when, as the database gives instants."""
+    """The time since which they are due, as the database gives instants."""
     first: int = 0
     """The number of the first job."""
 
 
 @frozen
 class DueGroups:
-    """What one look at the claim's indexes has found."""
+    """The due groups that one look at the indexes of the claim has found."""
 
     open_gates: list[int]
-    """Open gates without limits, with due jobs or without."""
+    """Open gates without limits, whether they have due jobs or not."""
     plain: list[DueGroup]
     lanes: list[DueGroup]
     limited: list[DueGroup] = field(default_factory=list)
-    """Behind gates whose limits admitted a job at the time of the look."""
+    """Groups behind gates whose limits admitted a job at the time of the look."""
     limited_lanes: list[DueGroup] = field(default_factory=list)
 
     def in_turn(self) -> list[tuple[Source, list[DueGroup]]]:
-        """The groups to take from, in order. A higher priority goes first, whatever its source; of one priority, the
-        source whose oldest job has waited longest. So the order between sources is exact to a batch, and inside the
-        sources without limits exact."""
+        """The groups to take from, in order. A higher priority goes first, whatever its source; within one
+        priority, the source whose oldest job has waited longest. So the order between sources is exact to a
+        batch; inside a source without limits it is exact."""
         by_source: list[tuple[Source, list[DueGroup]]] = [("plain", self.plain), ("lane", self.lanes)]
         if self.limited or self.limited_lanes:
             by_source += [("limited", self.limited), ("limited lane", self.limited_lanes)]
@@ -119,17 +118,17 @@ class DueGroups:
         return turns
 
     def without_limits(self) -> DueGroups:
-        """For claims that use these groups again: what limits admit changes with every claim."""
+        """Return the groups that other claims can use again: what limits admit changes with every claim."""
         if self.limited or self.limited_lanes:
             return DueGroups(self.open_gates, self.plain, self.lanes)
         return self
 
     def unsorted_tickets(self) -> list[DueGroup]:
-        """Tickets of lanes whose next head is unknown, and with the head its queue."""
+        """Return the tickets of lanes whose next head is unknown; the queue of the head is unknown too."""
         return [group for group in self.lanes if group.gate == ANY_GATE]
 
     def by_queue(self, queue_of: Mapping[int, str]) -> dict[str, DueGroups]:
-        """The groups of each queue that has some."""
+        """Return the groups by queue, without the tickets whose queue is unknown."""
         parts: dict[str, DueGroups] = {}
         for name in ("plain", "lanes", "limited", "limited_lanes"):
             for group in getattr(self, name):

@@ -105,7 +105,7 @@ class RateUse:
         """How many jobs may start now."""
         if self.closed:
             return 0
-        # The database stores whole microseconds: a token that is due in less than one is due.
+        # The database stores whole microseconds, so a token due in less than one counts as due.
         return max(0, math.floor(self.burst - self.ahead / self.spacing + 1e-6 / self.spacing + 1e-9))
 
     def opens_in(self, units: int = 1) -> float | None:
@@ -125,7 +125,7 @@ class Room:
         self._taken: dict[str, int] = {}
 
     def fits(self, need: Need) -> int:
-        """Return how many such jobs could start now. A name without a row admits none."""
+        """Return how many jobs with this need could start now. A slot or rate without a row admits none."""
         counts = [self._free.get(name, 0) // units for name, units in need.slots]
         if need.rate is not None:
             counts.append(self._tokens(need.rate))
@@ -143,8 +143,8 @@ class Room:
         return self._taken
 
     def opens_in(self, need: Need) -> float | None:
-        """Seconds until the rate alone lets the next such job start. None: no rate is in the way, only a person can
-        open it, or a slot is full as well."""
+        """Seconds until the rate lets the next job with this need start. None: the rate does not block it,
+        only a person can open the rate, or a slot is full as well."""
         rate = self._rates.get(need.rate or "")
         if rate is None or self._tokens(rate.key) > 0:
             return None
@@ -232,7 +232,7 @@ def rate_template(rate: object) -> str | None:
 
 
 def brought_rate(name: str, rate: object, burst: object) -> DefaultLimit | None:
-    """Return the default limit that a call of `ctx.acquire` gives."""
+    """Return the default limit given in a call of `ctx.acquire`."""
     if rate is None:
         if burst is not None:
             raise InvalidInput("burst", "comes without a rate", 'give both: rate="60/min", burst=5')
@@ -293,5 +293,5 @@ class PauseWindow:
 
     @property
     def arguments(self) -> ClosingArguments:
-        """As the verbs take it."""
+        """The keywords that the verbs take."""
         return {"for_": self.length, "until": self.until, "reason": self.reason, "actor": self.actor}

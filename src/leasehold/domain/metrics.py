@@ -34,10 +34,10 @@ store buckets by position: a change of the bounds has to convert the rows."""
 MOST_PAIRS = 200
 """Most pairs of queue and task that get their own labels."""
 SPARE = 50
-"""How many of these pairs are reserved: for queues whose further tasks share one label, and the last for all others."""
+"""How many of these pairs are reserved for queues whose further tasks share one label; the last is for all others."""
 OTHER = "other"
 KEPT_MINUTES = 48 * 60
-"""How far back the rows by minute go."""
+"""For how many minutes rows by minute are kept."""
 
 RunOutcome = Literal[
     "succeeded",
@@ -72,7 +72,7 @@ _GOES_ON: dict[type[Outcome], RunOutcome] = {
     Stopped: "handed_back",
     HandedBack: "handed_back",
     Detached: "detached",
-    # These lead to a state that is unknown after a lost reply; usually it is the one given here.
+    # After a lost reply the state is unknown; for these outcomes it is usually the one given here.
     Success: "succeeded",
     QuestionAsked: "waiting",
     DeadlinePassed: "timed_out",
@@ -82,7 +82,7 @@ _GOES_ON: dict[type[Outcome], RunOutcome] = {
 
 
 def run_outcome(outcome: type[Outcome], state: State | None) -> RunOutcome:
-    """Map the attempt's end and the job's state to a label; None: an earlier try was stored, its reply lost."""
+    """Map the attempt's end and the job's state to a label. No state: an earlier try was stored, its reply lost."""
     return (_ENDS.get(state) if state is not None else None) or _GOES_ON[outcome]
 
 
@@ -145,7 +145,7 @@ class Rollup:
 
 
 def bounded(rollups: Iterable[Rollup], labels: Labels) -> list[Rollup]:
-    """Replace labels beyond the bound, and merge the rollups that became equal."""
+    """Replace labels beyond the bound, and merge the rollups whose labels became equal."""
     found: dict[tuple[str, str, str], Rollup] = {}
     for one in rollups:
         queue, task = labels.of(one.queue, one.task)
@@ -190,7 +190,7 @@ class Tally:
     def __init__(self) -> None:
         self._rollups: dict[_Key, Rollup] = {}
         self._times: dict[_Key, Times] = {}
-        """Times that are not in a rollup yet: a batch may be small, and making a rollup of it takes longer."""
+        """Times that are not in a rollup yet: a batch may be small, and a rollup of each would take longer."""
         self._labels: dict[Whose, Labels] = {}
 
     def add(self, tenant: Whose, queue: str, task: str, outcome: str, times: Times) -> None:
@@ -206,7 +206,7 @@ class Tally:
             self._roll_up(key, self._times.pop(key))
 
     def taken(self) -> Mapping[Whose, list[Rollup]]:
-        """Return the rollups by tenant. Call `add` no more after it."""
+        """Return the rollups by tenant. Do not call `add` afterwards."""
         while self._times:
             self._roll_up(*self._times.popitem())
         found: dict[Whose, list[Rollup]] = {}

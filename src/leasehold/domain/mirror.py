@@ -59,7 +59,7 @@ class Mirror:
         if self.argument is not None and (not self.argument or _is_odd(self.argument)):
             raise InvalidInput("match", f"{self.argument!r} cannot be looked up", "use a plain name")
         _check_words(self.states)
-        # In one fixed order: the text of a trigger is compared with what it should be.
+        # Use one fixed order: the text of an installed trigger is compared with the expected text.
         ordered = {fact: self.columns[fact] for fact in FACTS if fact in self.columns}
         object.__setattr__(self, "columns", ordered)
         if self.times not in get_args(Times):
@@ -67,7 +67,7 @@ class Mirror:
 
     @property
     def name(self) -> str:
-        """The name of its triggers. A task's name may be long, and contain any character."""
+        """The name of its triggers, with a hash: a task's name may be long, and contain any character."""
         plain = re.sub(r"[^a-z0-9]+", "_", self.task.lower()).strip("_")[:24]
         both = json.dumps([self.task, self.table]).encode()
         return f"mirror_{plain}_{hashlib.blake2b(both, digest_size=4).hexdigest()}"

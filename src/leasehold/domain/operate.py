@@ -50,7 +50,7 @@ def cancel(job: Job, *, now: datetime, actor: str | None = None, reason: str | N
 
 
 def pause(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
-    """Pause at once, or flag a running job. A pause ends a delay: only a snooze puts a paused job off."""
+    """Pause at once, or flag a running job. A pause ends a delay: only a snooze can delay a paused job."""
     _check(job, Trigger.PAUSE)
     _check_goes_on(job, "pause", "cancel it")
     if job.state is State.RUNNING:
@@ -84,8 +84,8 @@ def resume(
     args: str | None = None,
     fresh: bool = False,
 ) -> Move:
-    """Let the same job go on: failures and crashes back to 0, attempt and token continue, place kept. It is due now,
-    unless it was snoozed while it was paused."""
+    """Let the same job go on: failures and crashes return to 0, attempt and token continue, the place is
+    kept. It is due now, unless it was snoozed while it was paused."""
     _check(job, Trigger.RESUME)
     _check_goes_on(job, "resume", "call app.run_now again")
     if job.state is State.RUNNING:
@@ -125,7 +125,7 @@ def snooze(
     """Set when the job is due. A time that has passed means now: a job that was due already keeps its turn."""
     _check(job, Trigger.SNOOZE)
     due = until if until > now else min(job.available_at, now)
-    # Its place in the lane stays, and the lane waits. A job whose place comes later than it is due has to come forward.
+    # The job keeps its place in the lane, and the lane waits. A place later than the due time has to move forward.
     place = None if job.lane_at is None else min(job.lane_at, max(until, now))
     detail = f"until {until.isoformat(timespec='seconds')}" + ("" if reason is None else f": {reason}")
     return Move(job, replace(job, available_at=due, lane_at=place), "snoozed", actor, clean_error(detail))
@@ -196,7 +196,7 @@ def check_retry(job: Job) -> None:
 
 
 def claim(job: Job, *, worker: str, now: datetime) -> Move:
-    """One job by its id; the set-based claim statements write the same."""
+    """Claim one job by its id. The set-based claim statements write the same values."""
     after = replace(
         job,
         state=State.RUNNING,
@@ -213,7 +213,7 @@ def claim(job: Job, *, worker: str, now: datetime) -> Move:
 
 
 def adopt(job: Job, *, worker: str, now: datetime) -> Move:
-    """The attempt stays: it names the execution that may still live."""
+    """Adopt an orphan. The attempt stays: it names the execution that may still run."""
     after = replace(
         job,
         worker=worker,

@@ -1,7 +1,7 @@
 """Outcomes of attempts, one frozen class per case, and the transition: one decided change of a job with all its
 writes.
 
-Only `settle` reads them.
+Only `settle` decides what an outcome means for the job.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Stopped:
 
 @frozen
 class HandedBack:
-    """The job goes back unharmed: its worker drained before its end, or has no handler for its task."""
+    """The job goes back without a failure: its worker drained before its end, or has no handler for its task."""
 
     reason: str | None = None
     delay: float = 0.0

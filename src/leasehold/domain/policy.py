@@ -43,12 +43,12 @@ class Policy:
     """What the limits count: the spending of all attempts, or of each attempt by itself."""
 
     mirror: bool = False
-    """Triggers keep a table of the user in step with the job: it is tied from its enqueue on, so that they see it."""
+    """Triggers keep a table of the user in step with the job: it is tied from its enqueue on, for them to see it."""
 
     sensitive: tuple[str, ...] = ()
     """Stored names of arguments that only the handler may see."""
 
-    # What a single call has overridden. None: the task's own setting, wherever the job runs.
+    # Settings that a single call has overridden. None: the task's own setting, wherever the job runs.
     timeout: float | None = None
     """0: no time-out."""
     stall_after: float | None = None

@@ -20,12 +20,12 @@ class Poll:
         self._deadline = None if timeout is None else clock() + timeout
 
     def again(self) -> None:
-        """Something has changed: poll often again."""
+        """Poll often again, because something has changed."""
         self._pause = self._soonest
 
     def pause(self, wanted: float | None = None) -> float | None:
-        """Seconds to wait before the next poll, never past the end; None: the time is over. `wanted`: the other side
-        has said when to poll again."""
+        """Seconds to wait before the next poll, never past the end; None: the time is over. `wanted`: the
+        pause that the other side requested."""
         if wanted is None:
             pause, self._pause = self._pause, min(self._pause * GROWTH, self._latest)
         else:

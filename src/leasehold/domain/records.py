@@ -18,7 +18,7 @@ Verdict = Literal["ok", "warn", "bad"]
 
 @frozen
 class Reaped:
-    """A job whose lease ran out: the worker that had it, and what happened to it."""
+    """A job whose lease ran out: the worker that held the lease, and the new state of the job."""
 
     id: str
     worker: str | None
@@ -63,7 +63,7 @@ class ScheduleRow:
     """The last tick that made a job."""
     last_job: str | None
     passed: int
-    """Ticks that made no job: missed, or while the job before was live."""
+    """Ticks that made no job: they were missed, or the previous job was still live."""
     paused: bool
     paused_by: str | None
     reason: str | None
@@ -77,13 +77,13 @@ class ScheduleRow:
 
     @shown
     def orphaned(self) -> bool:
-        """Whether its declaration is gone: no live worker has its code, so no worker makes its jobs."""
+        """Whether the declaration of the schedule is gone: no live worker has its code, so none makes its jobs."""
         return self.source == "code" and self.hosts == 0
 
 
 @frozen
 class Filter:
-    """Which jobs to list. Empty means all."""
+    """Criteria for listing jobs. An empty filter matches all jobs."""
 
     states: tuple[State, ...] = ()
     queue: str | None = None
@@ -178,7 +178,7 @@ class AttemptRecord:
 
 @frozen
 class StepRecord:
-    """What a step returned, as plain JSON, and the attempt that stored it."""
+    """A step: its result, as plain JSON, and the attempt that stored it."""
 
     name: str
     attempt: int
@@ -195,9 +195,9 @@ class ExecutionRow:
     queue: str
     attempt: int
     site: str
-    """Where it runs: only a worker there can see it."""
+    """Where the execution runs: only a worker there can see it."""
     name: str
-    """Its name there."""
+    """The name of the execution at its site."""
     worker: str | None
     """The worker that watches it. None: it is an orphan, until a worker of its site adopts it."""
     placed_at: datetime
@@ -281,7 +281,7 @@ class QueueRow:
     queue_pause: PauseRecord | None
     task_pause: PauseRecord | None
     counts: dict[State, int]
-    """Live and halted jobs by state. At COUNT_CAP jobs of one state in all, there may be more."""
+    """Live and halted jobs by state. When a state has COUNT_CAP jobs in all, there may be more."""
 
 
 @frozen
@@ -341,7 +341,7 @@ class SlotRow:
     limit: int
     used: int
     holders: list[SlotHolder]
-    """The first of its holders, oldest attempt first."""
+    """Its holders, oldest attempt first; a long list is cut."""
 
 
 @frozen
@@ -416,7 +416,7 @@ class LeaseRow:
     started_at: datetime
     expires_at: datetime
     expires_in: float
-    """Seconds until it expires, by the database's clock. Below 0: it was missed, and a worker will take the job."""
+    """Seconds until it expires, by the database's clock. Below 0: it has expired, and a worker will take the job."""
     stop_requested: str | None
     """`finish`, `pause` or `cancel`."""
 
@@ -489,7 +489,7 @@ class Hold:
 
 
 class Explanation(list[Hold]):
-    """All causes in order; printed, one line each."""
+    """All causes in order. `str` gives one line for each."""
 
     def __str__(self) -> str:
         return "\n".join(f"{number}. {hold}" for number, hold in enumerate(self, 1))

@@ -1,4 +1,4 @@
-"""Schedules: when a task is due by itself, and what happens to missed ticks."""
+"""Schedules: the ticks that make jobs of a task, and what happens to missed ticks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from leasehold.domain.frozen import frozen
 Missed = Literal["one", "skip", "all"]
 """What happens to ticks that were missed because no worker ran: one job for all of them, none, or one for each."""
 Overlap = Literal["skip", "allow", "replace"]
-"""What happens to a tick while the job of the tick before is live: no job, a second job, or a job that replaces it."""
+"""What happens to a tick while the previous tick's job is live: no job, a second job, or a job that replaces it."""
 Source = Literal["code", "set"]
-"""Declared with `@app.schedule`, or made at run time."""
+"""Where a schedule comes from: `@app.schedule` in code, or set at run time."""
 
 LATE = 60.0
 """With `missed="skip"`, a tick that is later than this many seconds was missed."""
@@ -63,7 +63,7 @@ class Schedule:
         return next(self.ticks_after(instant))
 
     def upcoming(self, next_at: datetime, count: int) -> list[datetime]:
-        """The next tick and those that follow it."""
+        """The next tick and the ticks that follow it, `count` in all."""
         found = [next_at]
         ticks = self.ticks_after(next_at)
         while len(found) < count:
@@ -82,7 +82,7 @@ class Schedule:
 
 
 def cron_in_words(cron: str) -> str:
-    """Return `At 03:00 every day`; empty if the expression cannot be explained."""
+    """Explain the expression in words, such as `At 03:00 every day`. Empty if it cannot be explained."""
     try:
         return str(CronSim(cron, datetime(2026, 1, 1, tzinfo=UTC)).explain())
     except (CronSimError, ValueError, KeyError, IndexError):
@@ -90,7 +90,7 @@ def cron_in_words(cron: str) -> str:
 
 
 class Turn(NamedTuple):
-    """What to do when a schedule is due."""
+    """The decision on a schedule that is due."""
 
     ticks: list[datetime]
     """The ticks that make one job each."""
@@ -100,7 +100,7 @@ class Turn(NamedTuple):
 
 
 def turn(schedule: Schedule, next_at: datetime, now: datetime) -> Turn:
-    """Decide what to do; `next_at` is the first tick that was not handled, and is due."""
+    """Decide which due ticks make jobs. `next_at`, which is due, is the first tick not handled yet."""
     if schedule.missed == "all":
         due = [tick for tick in schedule.upcoming(next_at, MOST_TICKS + 1) if tick <= now]
         due = due[:MOST_TICKS]
@@ -125,7 +125,7 @@ def _last_due(schedule: Schedule, next_at: datetime, now: datetime) -> tuple[dat
     start = (now + timedelta(seconds=1)).astimezone(_zone(schedule.tz))
     found = next(CronSim(schedule.cron or "", start, reverse=True)).astimezone(UTC)
     last = max(last, found)
-    # In the hour that comes twice, reverse ticks leave out the tick of its first pass.
+    # When clocks go back, reverse ticks leave out the first pass of the repeated hour.
     for tick in schedule.ticks_after(last):
         if tick > now:
             break

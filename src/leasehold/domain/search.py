@@ -1,4 +1,4 @@
-"""Search: finds jobs by text, time and id prefix, and groups failures that are alike."""
+"""Search: finds jobs by text, time and id prefix, and groups similar failures."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Search:
     """Part of the job's arguments (as JSON), or of its error; upper and lower case are the same. Sensitive arguments
     are never searched."""
     since: datetime | None = None
-    """Created then or later."""
+    """Only jobs created at this time or later."""
     until: datetime | None = None
-    """Created before."""
+    """Only jobs created before this time."""
     id_prefix: str | None = None
     """The beginning of the id: six digits or more."""
 
@@ -51,7 +51,7 @@ class SearchPage:
     next: str | None
     """The cursor of the next page; None: there are no more jobs."""
     looked: int
-    """How many jobs this page has read: with a text at most 10,000, without one as many as it lists."""
+    """How many jobs this page has read: at most 10,000 with a text; without one, as many as it lists."""
 
 
 def checked_search(search: Search) -> Search | None:
@@ -88,13 +88,13 @@ def needles_of(text: str) -> Needles:
 
 
 def is_found(needles: Needles, args: str, sensitive: Sequence[str], error: str | None) -> bool:
-    """Whether the needles are in what readers see of a job with sensitive arguments."""
+    """Return whether one of the needles is in the texts that readers see of a job with sensitive arguments."""
     try:
         shown = json.dumps(
             json.loads(hidden_arguments(args, sensitive)), ensure_ascii=False, separators=(",", ":")
         )
     except (ValueError, AttributeError):
-        shown = ""  # edited by hand: nothing shows which part is sensitive
+        shown = ""  # edited by hand: which part is sensitive is unknown
     return _holds(shown, needles.in_args) or _holds(error or "", needles.in_error)
 
 

@@ -12,7 +12,7 @@ from leasehold.domain.outcome import Outcome
 
 HIDDEN = "[hidden]"
 SHORTEST = 4
-"""Fewest characters of a value that is searched for in texts: shorter ones occur in any text."""
+"""Fewest characters of a value to search for in texts: shorter values occur in any text."""
 
 
 def hidden_arguments(args: str, names: Sequence[str]) -> str:
@@ -28,7 +28,7 @@ def hidden_job(job: Job) -> Job:
 
 
 def secrets_of(args: str, names: Sequence[str]) -> list[str]:
-    """The texts to hide, also as Python and JSON write them; the longest first, since one may contain another."""
+    """Return the texts to hide, also as Python and JSON write them; longest first, as one may contain another."""
     values: dict[str, Any] = json.loads(args)
     found: set[str] = set()
     for name in names:

@@ -1,6 +1,6 @@
-"""`settle` decides every ending: a worker's, the reaper's, a hand-back's, and that of a job whose time is over.
+"""Decides every ending: by the worker, by the reaper, by a hand-back, or because the job's time is over.
 
-SQL only writes what it returns.
+SQL only writes the decisions made here.
 
 The table (rows: how the attempt ended; columns: the stop that was requested):
 
@@ -61,7 +61,7 @@ def settle(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, jitter:
 
 
 def settle_lost(job: Job, lost: Lost, *, now: datetime, jitter: float = 0.0) -> Move:
-    """Decide what becomes of a job whose lease has run out: it expired if it had no time left when it was granted."""
+    """Decide what happens to a job whose lease has run out. It expired if it had no time left at its grant."""
     outcome = Expired() if granted_too_late(job) else lost
     return settle(job, outcome, job.policy, now=now, jitter=jitter)
 
@@ -89,7 +89,7 @@ def _by_the_table(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, 
             return _orphan(job, "detached", outcome.reason)
         case Lost():
             move = _lost(job, outcome, policy, flag, now, jitter)
-            # The reaper settled it: a worker that comes back must not take this for its own settle.
+            # The reaper settled the job: a worker that comes back must not take this for its own settle.
             return replace(move, job=replace(move.job, settled_by=None, settled_token=None))
         case Crashed():
             return _lost(job, outcome, policy, flag, now, jitter)
@@ -135,7 +135,7 @@ def _failed(
 
 
 def _expired(job: Job, policy: Policy, flag: Flag | None, now: datetime) -> Move:
-    """End the job as the sweep would have before the claim. It did not run, so no worker has settled it."""
+    """End the job as the sweep would have before the claim. The job did not run, so no worker has settled it."""
     unused = before_grant(job)
     move = expired(unused, now)
     if move is None:  # the clock was set back since
@@ -156,7 +156,7 @@ def _lost(
     event = "lost" if isinstance(outcome, Lost) else "crashed"
     external, placed = policy.on_lost == "adopt", job.execution_site is not None
     # A fenced write records an execution's site before its start: without a site nothing was started, so there is
-    # nothing to adopt and the job may simply run again. A crashed child has ended: nothing runs on.
+    # nothing to adopt and the job may simply run again. A crashed child has ended: nothing still runs.
     if external and placed and isinstance(outcome, Lost):
         # It counts as no failure: only the watching worker is gone. The end of the execution counts when it is known.
         return _orphan(job, event, outcome.error)
@@ -295,7 +295,7 @@ def expired(job: Job, now: datetime) -> Move | None:
 
 
 def granted_too_late(job: Job) -> bool:
-    """Whether the job was granted after its time was over, and so never ran: the claim that took it died first."""
+    """Whether the job was granted after its time was over, and so never ran: the worker that claimed it died first."""
     if job.started_at is None or job.execution_site is not None:
         return False
     return time_is_over(before_grant(job), job.started_at)

@@ -7,7 +7,7 @@ from leasehold.domain.errors import Portable
 
 
 class Signal(Portable, Exception):
-    """Not a failure: a request of the handler."""
+    """A request of the handler, not an error."""
 
 
 class Snooze(Signal):
@@ -58,7 +58,7 @@ class Park(Portable):
 
 class HandlerExit(Portable):
     """Raised in code that awaits a handler which called `sys.exit` or raised KeyboardInterrupt: the exit ends the job,
-    not the worker. Not an Exception, as those are not."""
+    not the worker. Not an Exception, because SystemExit and KeyboardInterrupt are not."""
 
 
 def _text(reason: object) -> str:

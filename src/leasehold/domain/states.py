@@ -1,7 +1,7 @@
-"""The state machine: which event may occur in which state, and where it may lead.
+"""The state machine: which trigger may occur in which state, and which states it may lead to.
 
 A pair that is not in TRANSITIONS is refused and changes nothing. ARCHITECTURE.md's diagram is generated from here, and
-the contract suite walks every (state, event) pair on both stores.
+the contract suite walks every (state, trigger) pair on both stores.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from leasehold.domain.errors import InvalidInput
 
 
 class State(StrEnum):
-    """The state of a job: what moves it on, and what happens if nothing does."""
+    """The state of a job, with what moves the job on, and what happens if nothing does."""
 
     PENDING = "pending"
-    """Created, on hold or waiting for parents. Moved on by release or by its last parent; otherwise it stays."""
+    """Created, on hold or waiting for parents. Its release or its last parent moves it on; otherwise it stays."""
     QUEUED = "queued"
-    """May run from `available_at` on. Moved on by a worker's claim; with no worker it stays, and `why` says so."""
+    """May run from `available_at` on. A worker's claim moves it on; with no worker it stays, and `why` says so."""
     RUNNING = "running"
-    """A worker holds the lease. Moved on by its settle, or by the reaper when the lease is missed. Without a worker it
-    is an orphan: its execution may still run, and a worker of its site adopts it."""
+    """A worker holds the lease. The worker's settle moves the job on, or the reaper when the lease runs out.
+    Without a worker the job is an orphan: its execution may still run, and a worker of its site adopts it."""
     WAITING = "waiting"
-    """Parked for an answer; holds no worker, keeps its lane. Moved on by the answer, the question's time-out or an
-    operator."""
+    """Parked for an answer; holds no worker, keeps its lane. The answer, the question's time-out or an
+    operator moves it on."""
     PAUSED = "paused"
-    """Interrupted and resumable; halts its lane. Moved on by resume or cancel."""
+    """Interrupted and resumable; halts its lane. Resume or cancel moves it on."""
     FAILED = "failed"
-    """Ended without success, resumable, may halt its lane. Moved on by resume; skip lets the lane go on."""
+    """Ended without success, resumable, may halt its lane. Resume moves it on; skip lets the lane go on."""
     TIMED_OUT = "timed_out"
     """Like failed, because time ran out."""
     SUCCEEDED = "succeeded"
@@ -148,7 +148,7 @@ def allowed(state: State, event: Trigger) -> bool:
 
 
 def checked_states(states: State | str | Iterable[State | str]) -> tuple[State, ...]:
-    """Return one state or several."""
+    """Return the states as a tuple. Raises InvalidInput for an unknown state."""
     return tuple(map(_checked, (states,) if isinstance(states, str) else states))
 
 

@@ -1,11 +1,11 @@
-"""Stop: which jobs it concerns, what it does to each, and what it reports.
+"""Stops: which jobs a stop concerns, what it does to each, and what it reports.
 
     mode        pending, queued, waiting, paused      running                                 the call
     graceful    cancelled at once                     flagged `finish`: ends, not retried     waits for them
     immediate   cancelled at once                     flagged `cancel`                        returns
     full        cancelled at once                     flagged `cancel`                        waits for them
 
-Jobs that have ended, with or without success, stay as they are.
+Jobs that have ended, with or without success, stay unchanged.
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.states import State
 
 PROGRESS = "progress"
-"""How far the job is. Only the newest is kept."""
+"""How far the job is. Only the newest progress is kept."""
 STALLED = "stalled"
 """The job gave no sign of life for its `stall_after`."""
 STATE = "state"
-"""The watcher makes it from the states it sees; it is never stored."""
+"""A change of state. The watcher makes this update from the states it sees; it is never stored."""
 LOG = "log"
-"""Goes to the log tail, not to the other updates."""
+"""Log lines. They go to the log tail, not to the other updates."""
 RESERVED = frozenset({PROGRESS, STALLED, STATE, LOG})
 
 LOG_CAP = 65_536
@@ -25,7 +25,7 @@ LOG_CAP = 65_536
 
 @frozen
 class Update:
-    """One update of a job, as a watcher sees it. `watch(since=event.seq)` continues after it.
+    """One update of a job, as a watcher sees it. `watch(since=update.seq)` continues after it.
 
     A change of state (`kind` "state", `data` {"state": …, "attempt": …}) is observed, not stored: it has the `seq` of
     the last stored update before it, and no `at`."""
@@ -60,7 +60,7 @@ class LogTail:
     attempt: int
     text: str
     cut: int = 0
-    """Characters before it that were dropped."""
+    """Characters before `text` that were dropped."""
 
     def __str__(self) -> str:
         head = f"({self.cut:,} characters before this are cut)\n" if self.cut else ""
@@ -94,7 +94,7 @@ class RunNotes:
 
 @frozen
 class UpdatePage:
-    """One read of a job: its state, and the updates stored before, after a sequence number."""
+    """One read of a job: its state, and the updates after a sequence number, read at one moment."""
 
     state: State
     attempt: int

@@ -28,8 +28,8 @@ _GLOB = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012345678
 
 @frozen(kw_only=True)
 class Access:
-    """What a caller may do. `tenants` and `queues` are patterns such as `agents*`; no queues means all of them, no
-    tenants means the app's own store only."""
+    """What a caller may do. `tenants` and `queues` are patterns such as `agents*`; no queues means all
+    queues, no tenants means the app's own store only."""
 
     name: str
     scopes: tuple[TokenScope, ...]
@@ -65,7 +65,7 @@ class Token(Access):
 
 @frozen
 class TokenRow:
-    """A token as a list shows it. Not `live`: it was revoked, or has expired."""
+    """A token as a list shows it. `live` is False if it was revoked or has expired."""
 
     token: Token
     live: bool

@@ -1,4 +1,4 @@
-"""Tracing: the values passed for every enqueue and every attempt, and the trace stored with the job that links them."""
+"""Tracing: the values that a tracer gets for each enqueue and attempt; the trace stored with the job links them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ AttemptOutcome = Literal[
     "handed_back",
     "detached",
 ]
-"""How one attempt ended. The database decides later what happens to its job: after `failed` it may be tried again."""
+"""How one attempt ended. The database decides later what happens to its job: after `failed` the job may be retried."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class TracedEnqueue:
     """None: the jobs are of different tasks."""
     count: int
     job_id: str | None
-    """The id of a single job; once stored, that of the job that already held its unique key, if there was one."""
+    """The id of a single job. Once stored: the id of the job that already held its unique key, if there was one."""
     later: bool = False
     """A follow-up: requested now, and stored with the success of its attempt or not at all."""
 
@@ -78,7 +78,7 @@ class TracedEnding:
     """The error as it is stored, without sensitive values. Also set for outcomes that are no failure, such as
     RetryIn."""
     exception: Exception | None = None
-    """What the handler raised, in this process; never for a job with sensitive arguments, which it may show."""
+    """The handler's exception, if raised in this process; None if the job has sensitive arguments: it may show them."""
 
     @property
     def is_error(self) -> bool:
@@ -87,8 +87,8 @@ class TracedEnding:
 
 
 class Tracing(Protocol):
-    """What `app.instrument(tracing)` calls. Both methods run in the context of the enqueue or attempt, in any thread,
-    and must not raise: an exception would make the enqueue fail."""
+    """The methods that `app.instrument(tracing)` needs. Both run in the context of the enqueue or attempt, in
+    any thread, and must not raise: an exception would make the enqueue fail."""
 
     def enqueueing(self, enqueue: TracedEnqueue) -> AbstractContextManager[str | None]:
         """Wrap an enqueue. The value it yields is stored as the jobs' `trace`, unless they have one; None stores
@@ -115,7 +115,7 @@ _ENDINGS: dict[type[Outcome], AttemptOutcome] = {
 
 
 def attempt_outcome(outcome: Outcome | None, flag: Flag | None) -> AttemptOutcome:
-    """Map an outcome to its label; None: the lease was lost. `flag` is the requested stop, which decides the label."""
+    """Map an outcome to its label; None: the lease was lost. `flag`, the requested stop, labels a stopped attempt."""
     if outcome is None:
         return "lost"
     if isinstance(outcome, Stopped):

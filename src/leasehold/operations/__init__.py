@@ -1,1 +1,1 @@
-"""The operator's verbs: the only door of client and surfaces."""
+"""The operator's verbs and reads: client and surfaces reach a store only through them."""

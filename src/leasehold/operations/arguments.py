@@ -40,7 +40,7 @@ EXAMPLE_ID = "019a7c1e-5b0c-7d11-9a3e-0f2d6c4b8a10"
 
 
 def checked_job_id(job_id: object) -> str:
-    """Return the id in canonical form. A text that is no id raises JobNotFound, because people cut ids off."""
+    """Return the id in canonical form. A text that is not an id raises JobNotFound, because people cut ids off."""
     try:
         return checked_id(job_id)
     except InvalidInput:
@@ -77,7 +77,7 @@ def _name_verbs(schema: dict[str, Any]) -> None:
     schema["enum"] = list(MEANT_FOR)
 
 
-# -- who and why -------------------------------------------------------------------------------------------------------
+# -- ids, actors and reasons -------------------------------------------------------------------------------------------
 JobId = Annotated[str, Check(lambda value, _: checked_job_id(value))]
 NewId = Annotated[str, Internal, Check(lambda value, _: value or new_id())]
 """The id of the job that the verb creates; empty: a new id."""

@@ -1,4 +1,4 @@
-"""The read of the audit: what operators did, and were refused."""
+"""The read of the audit: what operators did, and what was refused."""
 
 from __future__ import annotations
 
@@ -18,5 +18,5 @@ def list_audit(
     limit: Limit = 50,
     cursor: SeqCursor = None,
 ) -> AuditPage:
-    """List what operators did, or were refused, one page, newest first."""
+    """List one page of the audit, newest first: what operators did, and what was refused."""
     return backend.store.list_audit(actor, verb, target and storable_name(target, "target"), limit, cursor)

@@ -1,4 +1,4 @@
-"""Verbs and reads of budgets, of jobs and of groups."""
+"""Verbs and reads of the budgets of jobs and groups."""
 
 from __future__ import annotations
 

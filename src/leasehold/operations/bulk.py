@@ -1,4 +1,4 @@
-"""Bulk: repeats the verb of one job on each job that a filter finds, with the same rules."""
+"""Bulk: applies a verb on one job to each job that a filter finds, with the same rules."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def bulk_verb(word: str) -> Verb[..., Job]:
 
 class BulkOperations(SearchOperations):
     def bulk(self, request: BulkRequest, on_progress: OnProgress = ignore) -> BulkReport:
-        """Apply the verb to each matching job, newest first, each in its own transaction: jobs enqueued meanwhile are
-        left out, a job that refuses does not stop the others, and if the database becomes unreachable the rest stay as
-        they were. A dry run changes nothing."""
+        """Apply the verb to each matching job, newest first, each in its own transaction, without jobs that are
+        enqueued meanwhile. A job that refuses the verb does not stop the others. If the database becomes unreachable,
+        the remaining jobs stay unchanged. A dry run changes nothing."""
         verb = bulk_verb(request.verb)
         tally = BulkTally(request)
         cursor, looked = request.cursor, 0

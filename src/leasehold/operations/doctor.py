@@ -1,6 +1,6 @@
-"""The doctor: what can be wrong around the jobs; and health, what a probe wants to know.
+"""The doctor, which looks for problems around jobs; and the health check, for probes.
 
-Those of the database itself are the store's; these are the same on both databases.
+The store has the checks of the database itself; the checks here are the same on both databases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 SKEW, TOO_MUCH_SKEW = 2.0, 30.0
 NAMED = 3
-"""Problems of one kind that are named; the rest are counted."""
+"""Problems of one kind that a finding lists; it counts the rest."""
 MANY_WAITING = 1000
 LONG_EXPIRED = 120.0
 """Seconds after the end of a lease: by then any live worker has checked it twice and taken the job over."""

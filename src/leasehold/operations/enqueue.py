@@ -1,4 +1,4 @@
-"""Enqueue: stores new jobs. It is no operator's verb, so the table and the audit do not have it."""
+"""Enqueue: stores new jobs. Enqueue is not an operator's verb, so the table and the audit do not have it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EnqueueOperations(LocalOperator):
         return made
 
     def enqueue_once(self, jobs: Sequence[NewJob], key: str, fingerprint: str) -> Once:
-        """Store them once per key, however often it is called."""
+        """Store the jobs once per key, even if the call is repeated."""
         with self._with_full_keys():
             once = self._store.enqueue_once(jobs, key, fingerprint)
         if not once.repeated:
@@ -33,7 +33,7 @@ class EnqueueOperations(LocalOperator):
         return once
 
     def enqueue_within(self, tx: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Store them in the caller's transaction. Its commit sends the notifications."""
+        """Store the jobs in the caller's transaction. Its commit sends the notifications."""
         with self._with_full_keys():
             return self._store.enqueue_within(tx, jobs)
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 # -- job ---------------------------------------------------------------------------------------------------------------
 
 MOST_PARENTS = 5
-"""Parents that are named; the rest are counted."""
+"""Parents that an explanation lists; it counts the rest."""
 MOST_AHEAD = 1000
-"""Jobs ahead of it that are counted."""
+"""Jobs ahead that are counted at most."""
 CANCELS = ("cancelled", "cancel_requested")
 PAUSES = ("paused", "pause_requested")
-"""Events of the history: the actor of the last one is named. A job may also have ended without an operator."""
+"""Events of the history: an explanation names the last one's actor. A job may also end without an operator."""
 
 
 def explain(store: JobStore, job_id: str) -> list[Hold]:
@@ -70,7 +70,7 @@ def _resting(store: JobStore, job: Job, now: datetime) -> Hold:
 
 
 def _over_budget(store: JobStore, job: Job) -> list[Hold]:
-    """List exhausted budgets: a resume is refused until they are larger."""
+    """List exhausted budgets: the store refuses a resume until they are raised."""
     if job.state in FINAL or job.policy.on_breach == "allow":
         return []
     return [
@@ -190,7 +190,7 @@ def _until(job: Job, now: datetime) -> str:
 
 
 def _why_delayed(store: JobStore, job: Job) -> str:
-    """Why its due time is ahead. A snooze counts until the next attempt."""
+    """Say why the job is not due yet. A snooze counts until the next attempt."""
     for entry in reversed(store.history(job.id)):
         if entry.event == "snoozed" and entry.from_state != State.RUNNING and entry.attempt == job.attempt:
             return f"it was snoozed{by(entry.actor)} {entry.detail}"
@@ -299,7 +299,7 @@ def _many(count: int, what: str) -> str:
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 MOST_HOLDERS = 3
-"""Holders that are named; of the rest it says "and others"."""
+"""Holders that an explanation names; for the rest it says "and others"."""
 
 
 def limit_holds(limits: GateLimits, now: datetime) -> list[Hold]:

@@ -1,5 +1,4 @@
-"""The verbs on groups, the stop of all jobs that match, and those who wait for groups, with one thread for all of
-them."""
+"""Groups: their verbs, the stop of all matching jobs, and waits for changes, which share one thread."""
 
 from __future__ import annotations
 
@@ -91,11 +90,11 @@ class GroupOperations(LocalOperator):
         return await self._poll(name, wait, since, tasks, partial, noted).run_async()
 
     def stop(self, request: StopRequest, on_progress: OnProgress = ignore) -> StopReport:
-        """Stop all jobs that match; `on_progress` is called repeatedly during the wait, with the report so far."""
+        """Stop all jobs that match. During the wait, call `on_progress` repeatedly with the report so far."""
         return self._begin(request).wait(on_progress)
 
     async def astop(self, request: StopRequest) -> StopReport:
-        """As `stop`, without a thread while it waits for running jobs."""
+        """Like `stop`, but holds no thread while it waits for running jobs."""
         one = await to_thread(self._begin, request)
         pauses = one.pauses()
         while (pause := await to_thread(next, pauses, None)) is not None:
@@ -120,7 +119,7 @@ class GroupOperations(LocalOperator):
             "reason": request.reason,
             "hold": request.hold,
         }
-        # The audit entry does not span the wait: a wait changes nothing that this has not changed.
+        # The audit entry ends before the wait, which only repeats the same stop on jobs that it finds late.
         with self._recorded("stop", target, request.actor, **requested):
             return one.begin()
 
@@ -168,7 +167,7 @@ class GroupPoll:
             self._watch.drop(self._what, future)
 
     async def run_async(self) -> GroupStatus:
-        """As `run`, without a thread while it waits."""
+        """Like `run`, but holds no thread while it waits."""
         if self._wait == 0:
             return await to_thread(self._now)
         known = self._given()
@@ -185,7 +184,7 @@ class GroupPoll:
             self._watch.drop(self._what, future)
 
     def _given(self) -> Known | None:
-        """Return what the caller has seen, if the arguments say so completely; else None."""
+        """Return what the caller has seen, if the arguments contain all of it; else None."""
         if self._since is None or (self._what.partial and self._noted is None):
             return None
         return Known(self._since, self._noted or 0)
@@ -212,11 +211,11 @@ def _checked_number(field: str, value: int | None, remedy: str) -> int | None:
     return value
 
 
-# -- one thread for all who wait ---------------------------------------------------------------------------------------
+# -- one thread for all waiters ----------------------------------------------------------------------------------------
 # A waiter adds a future and reads nothing. The thread waits for notifications, reads the versions of all watched groups
 # in one statement, and reads the status of a group only if its version has changed, once for all its waiters. The first
-# waiter starts the thread. It ends a moment after the last waiter, so that clients that return at once with the new
-# version still find it.
+# waiter starts the thread. The thread ends a moment after the last waiter leaves, so that a client that calls again at
+# once, with the new version, still finds it.
 #
 # Waiters for progress and partial results cost the running jobs nothing: while there are such waiters, the thread
 # counts the updates of their groups twice a second.
@@ -224,11 +223,11 @@ def _checked_number(field: str, value: int | None, remedy: str) -> int | None:
 logger = logging.getLogger("leasehold.groups")
 
 POLL_LISTENING, POLL_NOT_LISTENING = 1.0, 0.25
-"""Seconds between two reads of the versions without a notification: if notifications arrive, and if they do not."""
+"""Seconds between two reads of the versions without a notification: if the store listens for them, and if not."""
 LINGER_FOR = 1.0
 """Seconds that a group stays watched, and the thread alive, without a waiter."""
 FRESH_FOR = 1.0
-"""Seconds: claims do not change the version, so after a wait without a change the status is at most this old."""
+"""Greatest age in seconds of a status after a wait without a change: claims do not change the version."""
 READ_PAUSE = 2.0
 """The pause after reading a status, as a multiple of the time that the read took: reads take at most a third of the
 time."""
@@ -263,7 +262,7 @@ class _Waiting:
     read_at: float = 0.0
     not_before: float = 0.0
     deferred: bool = False
-    """Whether it has changed and is to be read at `not_before`."""
+    """Whether the group has changed and its status must be read at `not_before`."""
     left_at: float = 0.0
     """When the last waiter left."""
     waiters: dict[Answer, Known] = field(default_factory=dict)
@@ -285,15 +284,15 @@ class GroupWatch:
 
     # -- the waiters' side -----------------------------------------------------------------------------------------
     def expect(self, what: Watched, since: Known) -> tuple[Answer, bool]:
-        """Return a future of the group's status, done when its version differs or no job of it is live, and whether the
-        waiter must call `read_first`, because no status was read yet. Does not block."""
+        """Add a waiter. Return a future of the group's status, done when the version differs or no job is live, and
+        whether the waiter must call `read_first`, because no valid status was read yet. Does not block."""
         future: Answer = Future()
         with self._lock:
             watched = self._watched.setdefault(what, _Waiting(what))
             watched.waiters[future] = since
             known = watched.status
             if known is not None and (_is_older(known, since) or not known.live):
-                # The status is older than the waiter's, or final, and may be outdated: without waiters nothing is read.
+                # A status that is older than `since`, or final, may be outdated: without waiters the thread reads none.
                 known = watched.status = None
             if known is not None and _concerns(known, since):
                 self._answer(watched, [future], known)
@@ -312,7 +311,7 @@ class GroupWatch:
         self._notify(watched)
 
     def leave(self, what: Watched, future: Answer) -> GroupStatus:
-        """Return the present status, after a wait without a change."""
+        """Remove a waiter whose time is over, and return the present status."""
         with self._lock:
             watched = self._watched.setdefault(what, _Waiting(what))
             since = watched.waiters.get(future)

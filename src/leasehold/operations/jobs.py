@@ -127,7 +127,7 @@ def resume(
     bulk=_UNSUCCESSFUL,
 )
 def retry(backend: Backend, job_id: JobId, *, new_id: NewId = "", actor: Actor = None) -> Job:
-    """Enqueue a new job like this one, which stays as it is."""
+    """Enqueue a new job like this one; this job stays unchanged."""
     return backend.store.retry(job_id, new_id, actor)
 
 
@@ -237,7 +237,7 @@ def count_relatives(backend: Backend, job_id: JobId) -> dict[Relation, int]:
 
 @read("updates.list", guard="job", http="GET /v1/jobs/{id}/updates")
 def read_stream(backend: Backend, job_id: JobId, since: Since = 0, limit: Limit = 500) -> UpdatePage:
-    """List the updates of a job after a number, oldest first."""
+    """List the updates of a job after the number `since`, oldest first."""
     return backend.store.read_stream(job_id, since, limit)
 
 
@@ -287,7 +287,7 @@ def count(backend: Backend) -> dict[State, int]:
 
 
 def storable_filter(filter: Filter) -> Filter:
-    """Return the filter, checked, with its names as they are stored."""
+    """Check a filter; return it with its names in the form in which they are stored."""
     for name in ("queue", "task", "lane", "group", "tag"):
         checked_criterion(getattr(filter, name), name)
     lane = filter.lane and storable_name(filter.lane, "lane")

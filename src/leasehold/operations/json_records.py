@@ -1,4 +1,4 @@
-"""Records to JSON, for callers outside of the process, and back."""
+"""Converts records to JSON, for callers outside of the process, and back."""
 
 from __future__ import annotations
 

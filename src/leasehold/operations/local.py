@@ -1,4 +1,4 @@
-"""Operators: the same call on a store here, or on a server elsewhere."""
+"""Operators: the protocol that users' handles call, and the operator on a store."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class Operator(Protocol):
-    """What users' handles call, for jobs in a store here or behind a server: any verb of the table, and the methods
+    """The methods that users' handles call, for jobs in a store or behind a server: `call` for every verb, and methods
     that wait or take long."""
 
     def call(self, verb: Verb[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
@@ -108,7 +108,7 @@ class LocalOperator:
 
     @contextmanager
     def _recorded(self, verb: str, target: str | None, actor: object, /, **detail: Any) -> Iterator[JobStore]:
-        """Audit a change that is not in the table: a block around one call of the store, after all checks. Readers of
+        """Audit a change that is no verb: a block around one call of the store, after all checks. Readers of
         the audit see the detail: put no arguments, answers or secrets into it."""
         store = self._store
         with store.audited(audit_entry(verb, target, actor, detail)):

@@ -1,4 +1,4 @@
-"""Metrics: totals, and the present numbers, for scrapes and charts."""
+"""Metrics: totals and gauges, for scrapes and charts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from leasehold.operations.local import LocalOperator
 
 class MetricOperations(LocalOperator):
     def metrics(self) -> Metrics:
-        """Return totals and present numbers, in a few reads, whatever the number of jobs. The number of labels is
+        """Return totals and gauges, in a few reads, whatever the number of jobs. The number of labels is
         bounded."""
         store = self._store
         totals, gauges = store.totals(), store.gauges(COUNT_CAP)

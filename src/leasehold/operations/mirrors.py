@@ -1,4 +1,4 @@
-"""Mirrors: tables of the user's own that follow jobs."""
+"""Verbs and reads of mirrors: the user's own tables that follow jobs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def find_mirror(backend: Backend, task: str, table: str) -> Mirror:
 
 @read("mirrors.verify", guard="all queues")
 def verify_mirrors(backend: Backend, tasks: Mapping[str, bool]) -> list[str]:
-    """List the problems of all mirrors. `tasks` are the app's tasks, each with its `mirror=True` or not."""
+    """List the problems of all mirrors. `tasks` says of each of the app's tasks if it has `mirror=True`."""
     problems = mirror_problems(backend.store)
     mirrored = {row.mirror.task for row in backend.store.list_mirrors()}
     problems += [

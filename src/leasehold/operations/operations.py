@@ -91,7 +91,7 @@ class Operations(
 
     # -- not verbs of the table ------------------------------------------------------------------------------
     def run_schedule(self, name: str, job: NewJob, *, actor: str | None = None) -> Enqueued:
-        """Store this job of a schedule, in addition to its ticks."""
+        """Store this job of a schedule, in addition to the jobs of its ticks."""
         with self._recorded("schedule.run", checked_name(name, "schedule"), actor, job=job.id) as store:
             (made,) = self.enqueue([job])
             store.note_run(name, made.id)
@@ -122,7 +122,7 @@ class Operations(
         return examine(self._store)
 
     def verify(self) -> list[str]:
-        """Return the names of what the schema lacks."""
+        """Return the names of the tables and other objects that the schema lacks."""
         return self._store.missing_objects()
 
     def upgrade(self, *, actor: str | None = None) -> list[int]:
@@ -139,7 +139,7 @@ class Operations(
         return {name: self.call(tenants.upgrade_tenant, name, actor=actor) for name in names}
 
     def insert_sql(self, job: NewJob) -> str:
-        """Return the SQL that stores such a job, for other languages."""
+        """Return the SQL that stores such a job, for programs in other languages."""
         return self._store.insert_sql(job)
 
     def upgrade_sql(self, after: int = 0) -> str:

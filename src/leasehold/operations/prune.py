@@ -41,7 +41,7 @@ class PruneOperations(LocalOperator):
     def prune_batches(
         self, older_than: Keep, choice: PruneChoice, *, actor: str | None = None
     ) -> Iterator[PruneReport]:
-        """As `prune`, yielding a report so far after each batch. The audit entry is written with the first batch."""
+        """Like `prune`, but yields the report so far after each batch. The first batch writes the audit entry."""
         ages = retention_by_state(older_than, "older_than", dict.fromkeys(ENDED))
         store, after = self._store, None
         requested = {"older_than": ages, **asdict(choice)}

@@ -1,4 +1,4 @@
-"""Questions that jobs ask, and the answers."""
+"""Verbs and reads of the questions that jobs ask."""
 
 from __future__ import annotations
 

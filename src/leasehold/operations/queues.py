@@ -19,8 +19,8 @@ FOR_A_WHILE = {"for": "1h", "reason": "deploy"}
 
 
 def closing_detail(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the audit keeps of a pause. It is made before the audit entry, so arguments that contradict each
-    other are refused unrecorded."""
+    """Return what the audit keeps of a pause. Arguments that contradict each other raise here, before the
+    audit entry, so the audit does not have them."""
     closing = PauseWindow(for_=given["for_"], until=given["until"], reason=given["reason"])
     return {"reason": closing.reason, "seconds": closing.length, "until": closing.until}
 
@@ -42,7 +42,7 @@ def pause_queue(
     reason: Reason = None,
     actor: Actor = None,
 ) -> PauseRecord:
-    """Start no jobs of this queue; running ones continue."""
+    """Pause a queue: none of its jobs start; running jobs continue."""
     length = PauseWindow(for_=for_, until=until).length
     return backend.store.pause_scope("queue", name, actor, reason, length, until)
 
@@ -55,7 +55,7 @@ def pause_queue(
     after=notify_workers,
 )
 def resume_queue(backend: Backend, name: QueueName, *, actor: Actor = None) -> bool:
-    """Start jobs of this queue again."""
+    """Resume a queue: its jobs start again."""
     return backend.store.resume_scope("queue", name)
 
 
@@ -76,7 +76,7 @@ def pause_task(
     reason: Reason = None,
     actor: Actor = None,
 ) -> PauseRecord:
-    """Start no jobs of this task; running ones continue."""
+    """Pause a task: none of its jobs start; running jobs continue."""
     length = PauseWindow(for_=for_, until=until).length
     return backend.store.pause_scope("task", name, actor, reason, length, until)
 
@@ -89,7 +89,7 @@ def pause_task(
     after=notify_workers,
 )
 def resume_task(backend: Backend, name: TaskName, *, actor: Actor = None) -> bool:
-    """Start jobs of this task again."""
+    """Resume a task: its jobs start again."""
     return backend.store.resume_scope("task", name)
 
 
@@ -124,8 +124,8 @@ def list_lanes(backend: Backend) -> list[LaneHolder]:
 
 
 def queue_rows(store: JobStore, jobs: Iterable[QueueCount] | None = None) -> list[QueueRow]:
-    """List queues and tasks in four reads, whatever their number; in three with `jobs`, whose count is the slowest
-    read."""
+    """List queues and tasks in four reads, whatever their number. With `jobs` it leaves out the slowest read, the
+    count."""
     counts: dict[tuple[str, str], dict[State, int]] = {gate: {} for gate in store.list_gates()}
     for one in store.count_by_queue(COUNT_CAP) if jobs is None else jobs:
         counts.setdefault((one.queue, one.task), {})[one.state] = one.jobs

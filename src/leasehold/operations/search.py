@@ -1,4 +1,4 @@
-"""Finds jobs: by what stands in them, by the beginning of their ids, by how they failed, by the flow they are in."""
+"""Search: finds jobs by text, by the start of an id, by failure, and by flow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from leasehold.operations.jobs import storable_filter
 from leasehold.operations.local import LocalOperator
 
 MOST_NAMED = 5
-"""Ids that an error names if a beginning is ambiguous."""
+"""Ids that an error lists if the start of an id is ambiguous."""
 
 
 class SearchOperations(LocalOperator):
@@ -56,7 +56,7 @@ class SearchOperations(LocalOperator):
         return replace(found, jobs=self._all_shown(found.jobs))
 
     def find_id(self, text: str) -> str:
-        """Return the id that begins with this text. Raises JobNotFound, and InvalidInput if several begin so."""
+        """Return the id that begins with this text. Raises JobNotFound if none does, InvalidInput if several do."""
         prefix = id_prefix(text)
         if prefix is None:
             raise JobNotFound(text)
@@ -71,14 +71,14 @@ class SearchOperations(LocalOperator):
         return found[0]
 
     def short_ids(self, ids: Sequence[str]) -> dict[str, str]:
-        """Return, for each id, the shortest beginning that `find_id` finds."""
+        """Return, for each id, the shortest prefix that `find_id` accepts."""
         return self._store.short_ids(ids)
 
 
 # -- failures ----------------------------------------------------------------------------------------------------------
 
 MOST_READS = 10
-"""Reads at most: a filter without an index finds few jobs per read."""
+"""Bound on the reads: a filter without an index finds few jobs per read."""
 
 
 class FailureOperations(LocalOperator):
@@ -105,13 +105,13 @@ class FailureOperations(LocalOperator):
 # -- flows -------------------------------------------------------------------------------------------------------------
 
 MOST_TIES = 10
-"""Ties of each relation that a level reads, per job of the limit."""
+"""Ties of each relation that one level reads, as a multiple of `limit`."""
 
 
 class FlowOperations(LocalOperator):
     def read_flow(self, job_id: str, limit: int = 100) -> Flow:
-        """Return the jobs tied to this one in either direction, as parents, children or follow-ups, directly or through
-        others: the nearest, up to `limit`. Pruned jobs are left out, and jobs tied only through them. Raises
+        """Return the nearest jobs tied to this one in either direction, up to `limit`, directly or through others: as
+        parents, children or follow-ups. The flow has no pruned jobs, and no jobs tied only through pruned ones. Raises
         JobNotFound."""
         check_page(limit)
         store, job_id = self._store, checked_job_id(job_id)

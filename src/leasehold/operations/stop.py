@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
 BATCH = 500
-"""Jobs of one transaction: on SQLite it blocks all other writers."""
+"""Jobs of one transaction, which must be short: on SQLite it blocks all other writers."""
 MOST_PASSES = 10
-"""A bound for callers that enqueue into the scope all the time; `hold` keeps new jobs out."""
+"""Bound on the passes if callers enqueue into the scope all the time; `hold` keeps new jobs out."""
 MOST_CHECKED = 1000
 """Running jobs that one read checks during the wait."""
 FIRST_CHECK_AFTER, SLOWEST_CHECK_EVERY = 0.02, 0.25
@@ -46,7 +46,7 @@ class Stop:
     """The ids of flagged jobs that still run."""
 
     def begin(self) -> Self:
-        """Do everything but the wait."""
+        """Do everything except the wait."""
         if self.request.dry_run:
             self._count_only()
         else:
@@ -90,7 +90,7 @@ class Stop:
             yield pause
             self._check_running()
             if not self.left:
-                # A run that has ended may have had an enqueue under way, which no stop of the run could reach.
+                # A job that has ended may have had an enqueue under way, which its stop could not reach.
                 settled = not self._pass()
                 self.left = [] if settled else list(self.running)
         self.left = [job for batch in _batches(self.left) for job in self.store.still_running(batch)]
@@ -133,7 +133,7 @@ class Stop:
         return sorted(task for task, queue in known.items() if task not in seen and queue != scope.queue)
 
     def _pass(self) -> bool:
-        """Whether it found anything. A run that ended before its turn was found too: its follow-ups are not yet."""
+        """Stop the jobs that a search finds. True: it found some; a job that ended first may have left follow-ups."""
         found = False
         for running in (True, False):
             for jobs in self._pages(running):

@@ -26,7 +26,7 @@ Listed = Annotated[Iterable[str], Check(lambda value, _: value if isinstance(val
 
 
 def _detail(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the audit keeps. It is made before the audit entry, so wrong arguments are refused unrecorded."""
+    """Return what the audit keeps. Invalid arguments raise here, before the entry, so the audit does not have them."""
     wanted = (given[name] for name in ("name", "scopes", "tenants", "queues", "expires_in"))
     new = checked_token(PREFIX, *wanted)
     return {"scopes": new.scopes, "tenants": new.tenants, "queues": new.queues, "seconds": new.seconds}

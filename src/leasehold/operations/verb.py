@@ -1,7 +1,6 @@
-"""A verb is one function: its name in the audit, scope, HTTP line, checks and help, and who is notified after it.
+"""Verbs: each is one function with its audit name, scope, HTTP line, checks, help and notification.
 
-A verb is one function with its audit name, scope, HTTP line, checks and help; surfaces derive
-the rest.
+Surfaces derive routes, commands and help from verbs.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Guard = Literal["job", "queue", "all queues", "rows"]
-"""What a token for some queues may do. "job" and "queue": the verb's target must be in these queues. "all queues": such
-a token is refused. "rows": the answer leaves out rows of other queues."""
+"""What a token for some queues may do. "job" and "queue": the verb's target must be in these queues. "all queues": the
+verb refuses such a token. "rows": the response leaves out rows of other queues."""
 
 Notify = Callable[["JobStore", Any], None]
 Rules = Callable[["Backend", Mapping[str, Any]], object]
@@ -50,7 +49,7 @@ Detail = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 
 class KnownTask(Protocol):
-    """A task that this process has the code of."""
+    """A task whose code this process has."""
 
     def encode_arguments(self, arguments: Mapping[str, Any], /) -> str: ...
 
@@ -65,8 +64,8 @@ class Backend:
 
 @dataclass(frozen=True)
 class Check:
-    """In `Annotated`: the domain's own check of a value, which returns a value of the same type. It is called with the
-    value and the name of the parameter."""
+    """In `Annotated`: a check by the domain. `run` gets the value and the name of the parameter, and returns a value
+    of the same type."""
 
     run: Callable[[Any, str], Any]
 
@@ -127,7 +126,7 @@ class Verb(Generic[P, R]):
     scope: TokenScope
     guard: Guard
     http: str = ""
-    """Method and path; empty: HTTP does not have it."""
+    """Method and path. Empty: the HTTP API does not have the verb."""
     write: bool = True
     status: int = 200
     after: Notify | None = None
@@ -153,7 +152,7 @@ class Verb(Generic[P, R]):
 
     @property
     def noun(self) -> str:
-        """The noun: the name of the verb's module."""
+        """The verb's noun: the name of its module."""
         return self.function.__module__.rpartition(".")[2]
 
     @cached_property
@@ -241,9 +240,9 @@ def verb(
     title: str = "",
     examples: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[Concatenate[Backend, P], R]], Verb[P, R]]:
-    """Put a function that changes something into the table. `rules` check several arguments together, before the audit:
-    the audit records what the store refuses, not typing errors. `audit` returns what the audit keeps of the arguments
-    (by default all), `after` notifies, `bulk` names the states that a bulk call without states takes."""
+    """Add a function that changes something to the table `VERBS`. `rules` check several arguments together,
+    before the audit: the audit records what the store refuses, not typing errors. `audit` returns what the audit keeps
+    of the arguments (by default all), `after` notifies, `bulk` names the states of a bulk call that gives none."""
 
     def add(function: Callable[Concatenate[Backend, P], R]) -> Verb[P, R]:
         return _add(
@@ -270,7 +269,7 @@ def verb(
 def read(
     name: str, *, scope: TokenScope = "read", guard: Guard, http: str = "", title: str = ""
 ) -> Callable[[Callable[Concatenate[Backend, P], R]], Verb[P, R]]:
-    """Put a function that only reads into the table."""
+    """Add a read, a function that changes nothing, to the table `VERBS`."""
 
     def add(function: Callable[Concatenate[Backend, P], R]) -> Verb[P, R]:
         return _add(Verb(function, name, scope, guard, http, write=False, title=title or _title(name)))
@@ -295,7 +294,7 @@ def _title(name: str) -> str:
     return f"{what}_{noun}"
 
 
-# -- who is notified ---------------------------------------------------------------------------------------------------
+# -- notifications -----------------------------------------------------------------------------------------------------
 
 
 def notify_workers(store: JobStore, answer: object) -> None:

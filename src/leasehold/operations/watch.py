@@ -1,4 +1,4 @@
-"""Watching jobs: events and changes of state in order, resumable; and waiting, with one thread and one read for all.
+"""Watches jobs: yields updates and changes of state in order, and waits for many jobs with one thread and one read.
 
 A watcher polls, with one indexed read each time, often while updates come and less often while they do not. There is no
 notification: one for every update would wake every worker as well.
@@ -59,7 +59,7 @@ class Watch:
         if updates:
             self._since = updates[-1].seq
         if len(seen.updates) == PAGE:
-            # There may be more updates: the state comes after all that were stored before it.
+            # There may be more updates; the state is reported after every update stored before it.
             self.pause = 0.0
             return updates
         now = (seen.state, seen.attempt)
@@ -129,7 +129,7 @@ def _pause(poll: Poll, row: Job, timeout: float | None) -> float:
     return pause
 
 
-# -- one thread for all ------------------------------------------------------------------------------------------------
+# -- one thread for all waiters ----------------------------------------------------------------------------------------
 # A waiter gives the mark of the job that it has seen, and gets a future. The thread reads the marks of all awaited jobs
 # a few times a second, and answers waiters whose job has another mark. There is no notification: one per settle would
 # slow down every plain job. The first waiter starts the thread, and it ends with the last.
@@ -155,7 +155,7 @@ class JobWatch:
         self._no_waiters = threading.Event()
 
     def expect(self, job_id: str, mark: str) -> Future[None]:
-        """Return a future, done as soon as the job has another mark. Does not block."""
+        """Return a future that is done once the job has another mark. Does not block."""
         future: Future[None] = Future()
         with self._lock:
             self._waiters[future] = (job_id, mark)
@@ -225,7 +225,7 @@ class JobWaits(LocalOperator):
         return mark
 
     async def await_job(self, job_id: str, mark: str, seconds: float) -> bool:
-        """Wait until the job has another mark, at most so long; False: the time is over. Holds no thread."""
+        """Wait until the job has another mark, at most `seconds`. False: the time is over. Holds no thread."""
         watch = self._watch_of_jobs(await to_thread(lambda: self._store))
         future = watch.expect(checked_job_id(job_id), mark)
         try:

@@ -79,7 +79,7 @@ def set_webhook(
     allow_private: bool = False,
     actor: Actor = None,
 ) -> Webhook:
-    """Create or change a webhook. Without a secret a new one is made: only this answer shows it."""
+    """Create or change a webhook. Without a secret it makes a new one, which only this response shows."""
     given = {
         "name": name,
         "url": url,
@@ -102,7 +102,7 @@ def remove_webhook(backend: Backend, name: Name, *, actor: Actor = None) -> None
 
 @verb("webhook.test", scope="admin", guard="all queues", audit=lambda given: {"job": given["new_id"]})
 def try_webhook(backend: Backend, name: Name, *, new_id: NewId = "", actor: Actor = None) -> Job:
-    """Let a worker post an event called `test`. The returned job delivers it and has the outcome."""
+    """Test a webhook: a worker posts an event called `test`. The returned job delivers it and has the outcome."""
     store = backend.store
     if store.find_webhook(name) is None:
         raise _no_webhook(name)

@@ -17,7 +17,7 @@ from leasehold.remote.transport import Connections, Transport
 
 
 class RemoteView(View):
-    """What `Remote` and `api.tenant(name)` have in common: the verbs of `Leasehold`, and calls of tasks by name."""
+    """Base of `Remote` and `api.tenant(name)`: the verbs of `Leasehold`, and calls of tasks by name."""
 
     def __init__(self, transport: Transport) -> None:
         operator = RemoteOperator(transport)
@@ -92,7 +92,7 @@ class Remote(RemoteView):
         return f"<Remote {self._transport.connections.url}>"
 
     def tenant(self, name: str) -> Tenant:
-        """The jobs of one tenant, over the same connections."""
+        """Return the view of one tenant, over the same connections."""
         return Tenant(Transport(self._transport.connections, checked_tenant(name)))
 
     def close(self) -> None:

@@ -1,7 +1,6 @@
-"""What is said to a server: a request, its answer or its problem, and a talk of several of them.
+"""Exchanges with a server: requests, their responses, and the errors that a response reports.
 
-No I/O: `transport.py` sends them, from threads or
-asyncio, so that every verb is written once.
+No I/O: `transport.py` sends the requests, from threads or asyncio, so that every verb is written once.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ class Request:
     wait: float = 0.0
     """Seconds that the server may take beyond the usual time-out."""
     repeat: bool = False
-    """Whether the request may be sent twice: after a lost connection it is."""
+    """Whether the request may be sent twice: the transport sends it again after a lost connection."""
 
     @property
     def query(self) -> dict[str, Any]:
@@ -95,7 +94,7 @@ class Response:
 
 
 Exchange = Generator[Request, Response, T]
-"""Yields requests, gets their answers, and returns the result."""
+"""Yields requests, gets their responses, and returns the result."""
 
 
 def get(path: str, wait: float = 0.0, **params: Any) -> Request:
@@ -152,7 +151,7 @@ _HOLDERS = TypeAdapter(tuple[Holder, ...])
 
 
 def error_of(status: int, problem: Any) -> LeaseholdError:
-    """Return the error for a response. `problem` is its body: one of ours, or whatever a proxy sent."""
+    """Return the error for a response. `problem` is its body: one of ours, or what a proxy sent."""
     reported = problem if isinstance(problem, dict) else {}
     code, detail = (
         str(reported.get("code", "unknown")),
@@ -248,7 +247,7 @@ def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Exchange[list[Enqu
 
 
 def plain_args(args: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """Arguments as plain JSON values; pydantic converts models, times and other types it knows. Raises
+    """Return arguments as plain JSON values; pydantic converts models, times and other types it knows. Raises
     NotSerializable."""
     try:
         plain: dict[str, Any] = to_jsonable_python(dict(args))

@@ -113,7 +113,7 @@ class RemoteOperator:
         return self._readable(await self.transport.arun(_status(name, wait, since, tasks, partial, noted)))
 
     def _readable(self, status: GroupStatus) -> GroupStatus:
-        """Let results that are files be read at their first use."""
+        """Replace each result that is a file by one that is read at its first use."""
 
         def reader(job_id: str) -> Callable[[], Any]:
             return lambda: json.loads(self.ended(job_id, 0)[1] or "null")
@@ -181,7 +181,7 @@ def _refuse_actor(*actors: str | None) -> None:
 
 
 def read(kind: Any, response: Response) -> Any:
-    """Read a value of this type from an answer."""
+    """Read a value of this type from a response."""
     if kind is bool:
         return bool(response.of("changed"))
     try:
@@ -190,7 +190,7 @@ def read(kind: Any, response: Response) -> Any:
         raise unexpected(response.status, str(error)) from error
 
 
-# -- what waits longer than one request ------------------------------------------------------------------------------
+# -- waits that are longer than one request ----------------------------------------------------------------------------
 def _job(job_id: str) -> Request:
     return request_of(jobs.get, {"job_id": checked_job_id(job_id)})
 

@@ -1,4 +1,4 @@
-"""The way to a server: connections, what is done when one is lost, and where a stream goes on."""
+"""Transport to a server: connections, a second try when one is lost, and streams that resume."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def _checked_token(token: str) -> str:
     return text
 
 
-# -- one watcher's place in a stream -----------------------------------------------------------------------------------
+# -- one watcher's position in a stream --------------------------------------------------------------------------------
 
 _UPDATE = TypeAdapter(Update)
 AT_REST = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED})
@@ -240,8 +240,8 @@ LOST_AFTER = 30.0
 
 
 def is_stream(status: int, content_type: str) -> bool:
-    """Whether the response is a stream; if not, it is a problem. Raises RemoteError for a page of a proxy: it would
-    look like a lost stream, and be requested again without end."""
+    """Whether the response is a stream; if not, it reports a problem. Raises RemoteError for a page of a proxy, which
+    would look like a lost stream: the client would request it again and again."""
     if status == 200 and not content_type.lower().startswith("text/event-stream"):
         raise unexpected(status, "it is not an event stream")
     return status == 200
@@ -292,7 +292,7 @@ class Following:
         return event
 
     def lost(self, error: LeaseholdError) -> None:
-        """Plan the next try; raise the error if it is permanent, or the server never answered before."""
+        """Plan the next try; raise the error if it is permanent, or if no stream was open before."""
         temporary = isinstance(error, RemoteUnreachable) or (
             isinstance(error, RemoteError) and error.status >= 500
         )
@@ -316,7 +316,7 @@ class Following:
 
 
 def _state_of(update: Update) -> State:
-    """Return the state in an update of the state."""
+    """Return the state that a state update reports."""
     try:
         return State(update.data["state"])
     except (ValueError, KeyError, TypeError) as error:

@@ -40,7 +40,7 @@ NOTHING = Success()
 
 
 class Attempt(HandlerState):
-    """Its context sees the handler's side of it; its worker also sees its lease and its end."""
+    """One attempt of a job. The context sees the handler's side; the worker also sees the lease and the end."""
 
     started_at = 0.0
     """On the monotonic clock; 0: it is held, and has not begun."""
@@ -50,7 +50,7 @@ class Attempt(HandlerState):
     """When the attempt has used up its time, or the job's deadline passes. Known once it has begun."""
     limit_cause: StopCause = "timeout"
     task: asyncio.Task[None] | None = None
-    """While an async handler runs; not longer, for it refers to us, and the collector of a busy worker comes rarely."""
+    """Set only while an async handler runs: the task refers to us, and a busy worker rarely collects cycles."""
     flag: Flag | None = None
     cause: StopCause | None = None
     stopped_at = 0.0
@@ -60,13 +60,13 @@ class Attempt(HandlerState):
     """The database has not taken its ending."""
     abandoned = False
     exit: BaseException | None = None
-    """What a task of its handler has left with."""
+    """The SystemExit or KeyboardInterrupt that a task of the handler has raised."""
     policy = DEFAULT_POLICY
-    """What travels with the job; most carry nothing."""
+    """Settings stored with the job; most jobs have none."""
     stall_reported = 0.0
     """On the monotonic clock: the last sign of life before the silence that was reported."""
     on_error: Callable[[BaseException], None] | None = None
-    """Gets what its handler raised, for tracing."""
+    """Called with the exception that the handler raised, for tracing."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Attempt(HandlerState):
 
     # -- the steps -------------------------------------------------------------------------------------------------
     async def run(self, ended: Ended) -> None:
-        """The same for both colours: an async handler on the loop, a plain one in its thread, by `run_here`."""
+        """Run the attempt: an async handler on the loop, a plain one in its thread, by `run_here`."""
         definition = self.definition
         current_run.set(self)
         outcome: Outcome | None
@@ -138,12 +138,12 @@ class Attempt(HandlerState):
         if self.stop_requested:
             raise StopRequested
         if has_rules and self.wants_file and self.journal is not None and not self.journal.has_folder:
-            # Before the work is done, not after it. A worker whose own tasks say so does not even start.
+            # Refuse before the work is done, not after it. A worker whose own tasks need a folder does not even start.
             raise InvalidTask("result", "'file' needs a folder, and its worker has none", NO_RESULTS_FOLDER)
 
     async def load(self, arguments: dict[str, Any], context_parameter: str) -> None:
         """Make the context, and load its attributes for an async handler, which must not wait for the database there. A
-        plain handler may, and mostly does not read them."""
+        plain handler may wait, and mostly does not read them."""
         if not self.definition.is_async:
             arguments[context_parameter] = SyncContext(self)
             return
@@ -182,7 +182,7 @@ class Attempt(HandlerState):
         return replace(success, result=None, result_ref=names[0])
 
     def judge_error(self, error: BaseException) -> Outcome | None:
-        """What an exception means. None: the lease is lost, nothing may be written."""
+        """The outcome for an exception. None: the lease is lost, nothing may be written."""
         if isinstance(error, asyncio.CancelledError) and self.definition.is_async:
             if self.cause is None:
                 return Failure("CancelledError: the handler cancelled itself")
@@ -254,7 +254,7 @@ class Attempt(HandlerState):
             task.get_loop().call_soon_threadsafe(task.cancel)
 
     def outcome_when_stopped(self) -> Outcome | None:
-        """What a run that was stopped ends as; None: nothing may be written, the lease is another's."""
+        """The outcome of a stopped attempt; None: nothing may be written, another worker has the lease."""
         match self.cause:
             case "lost":
                 return None
@@ -281,11 +281,11 @@ class Attempt(HandlerState):
                 return (self._breached() if self.flag is Flag.PAUSE else None) or Stopped()
 
     def over_budget(self) -> object:
-        """The limit that it has passed, for people; None: none."""
+        """The budget limit that the attempt has exceeded, as text or as an error; None: none."""
         return None if self.steps is None else self.steps.batch.over_budget()
 
     def _breached(self) -> Breached | None:
-        """Interrupted by a pause while it is over its budget: a task that fails for that fails."""
+        """The failure of an attempt that is paused while it is over its budget, if its task fails for that."""
         over = self.over_budget()
         if over is None or self.policy.on_breach != "fail":
             return None
@@ -332,7 +332,7 @@ Ended = Callable[[Attempt, Outcome | None], None]
 
 
 def run_here(steps: Coroutine[Any, Any, None]) -> None:
-    """In this thread, without a loop: the steps of a plain handler wait for nothing."""
+    """Run the coroutine in this thread, without a loop: the steps of a plain handler wait for nothing."""
     try:
         steps.send(None)
     except StopIteration:

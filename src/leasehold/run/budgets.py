@@ -28,11 +28,11 @@ logger = logging.getLogger("leasehold.worker")
 
 
 class Spender:
-    """A step whose function is being called. It keeps what the function spends until that is written."""
+    """A step whose function is being called. It keeps the function's spends until they are written."""
 
     def __init__(self) -> None:
         self.run: RunState | None = None
-        """The attempt that it belongs to, once it has begun."""
+        """The attempt of the step, once the step has begun."""
         self.spends: Sequence[Spend] = ()
         self.ended = False
 
@@ -91,7 +91,7 @@ class RunSpending:
             self.held += spends
 
     def _unknown(self, spends: list[Spend]) -> list[Spend]:
-        """Return those that are not in the ledger yet: the others would be counted twice until they are written."""
+        """Return the spends that are not in the ledger yet: others would be counted twice until they are written."""
         if self._written_keys is None:
             rows = self._run.patiently(lambda: self._store.spending(self._run.grant.id))
             self._written_keys = {(row.key, row.unit) for row in rows}
@@ -104,8 +104,8 @@ class RunSpending:
         self.flush()
 
     def flush(self) -> None:
-        """Write the loose spends. While the database is away the attempt waits, as for its steps; what still cannot be
-        written stays loose."""
+        """Write the loose spends. While the database is away the attempt waits, as for its steps; spends that still
+        cannot be written stay loose."""
         grant = self._run.grant
         with self._writing:
             with self._lock:
@@ -147,7 +147,7 @@ class RunSpending:
             self._learn(lines)
 
     def give_up(self, spends: Sequence[Spend]) -> None:
-        """Their step failed: write them alone. Never raises, because that would hide why."""
+        """Write the spends of a failed step alone. Never raises: that would hide the step's own error."""
         with self._lock:
             self._kept = [spend for spend in self._kept if spend not in spends]
             self._loose += spends
@@ -179,7 +179,7 @@ class RunSpending:
         return known[0] if known else total(self._pending(), unit)
 
     def over(self) -> OverBudget | None:
-        """Return the error of a limit that is passed although the attempt goes on."""
+        """Return the error for a limit that is exceeded although the attempt goes on."""
         return self._first_over(self._now())
 
     def _check(self, units: Mapping[str, int]) -> None:
@@ -196,7 +196,7 @@ class RunSpending:
         return None
 
     def _now(self) -> list[BudgetLine]:
-        """The budgets as last read from the ledger, plus what is not in it yet."""
+        """The budgets as last read from the ledger, plus the spends that are not in it yet."""
         pending = self._pending()
         with self._lock:
             return [_plus(line, total(pending, line.unit)) for line in self._lines.values()]

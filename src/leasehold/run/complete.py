@@ -1,4 +1,4 @@
-"""`ctx.complete`: the handler's last act. Its writes and the job's success are one transaction."""
+"""`ctx.complete`: commits the handler's last writes and the job's success in one transaction."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
             if batch.spends:
                 steps.spending.give_up(batch.spends)
             if run.in_doubt and _has_arrived(run, journal):
-                # The handler's first commit ended the lease: it has arrived since.
+                # The reply to an earlier commit was lost; that commit has arrived since, and ended the lease.
                 run.completed = True
                 _notify_others(run, journal)
             else:
@@ -127,8 +127,8 @@ def _notify_others(run: HandlerState, journal: Journal) -> None:
 
 
 def _has_arrived(run: HandlerState, journal: Journal) -> bool:
-    """The reply to the commit was lost: read the row. If the commit arrives after this read, any later ending is
-    refused, because the lease is gone; the settler then reads once more, because the attempt is in doubt."""
+    """Read the row, because the reply to the commit was lost. If the commit arrives after this read, any later ending
+    is refused, because the lease is gone; the settler then reads once more, because the attempt is in doubt."""
     leases = {run.grant.id: run.grant.token}
     verdicts = run.patiently(lambda: journal.store.read_settlements(leases, journal.worker))
     return verdicts[run.grant.id] == "done"

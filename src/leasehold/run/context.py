@@ -36,7 +36,7 @@ MOST_PARENTS = 1_000_000
 
 
 def results_of(store: JobStore, job_id: str) -> dict[str, Any]:
-    """Plain JSON: the tasks of the parents may be registered elsewhere."""
+    """Return the parents' results as plain JSON: the tasks of the parents may be registered elsewhere."""
     return {one.id: _result_of(store, one) for one in store.parent_results(job_id)}
 
 
@@ -55,7 +55,7 @@ def parents_of(store: JobStore, job_id: str) -> list[Relative]:
 # -- `ctx.acquire` -----------------------------------------------------------------------------------------------------
 
 FIRST_PAUSE = 0.02
-"""Seconds between the first two polls of a slot, then more. A rate says itself when to try again."""
+"""Seconds between the first two polls of a slot; later pauses are longer. A rate's reply says when to try again."""
 
 
 class Acquiring:
@@ -198,7 +198,7 @@ class RunFacts(Reports):
         return self._run.stop_requested
 
     def raise_if_stopped(self) -> None:
-        """Raise `StopRequested` if the job was asked to stop."""
+        """Raise `StopRequested` if a stop of the job was requested."""
         self._run.raise_if_stopped()
 
     @property
@@ -208,7 +208,7 @@ class RunFacts(Reports):
 
     def left(self, unit: str) -> int | None:
         """What the job (with `budget_for="run"`, this attempt) may still spend of this unit: the smaller rest of its
-        own budget and its group's, never below 0; None without a limit. The rest of the group may spend meanwhile."""
+        own budget and its group's, never below 0; None without a limit. The group's other jobs may spend meanwhile."""
         return self._spending().left(unit)
 
     def spent(self, unit: str) -> int:

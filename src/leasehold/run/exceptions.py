@@ -138,9 +138,9 @@ def _cut(text: str, longest: int) -> str:
 
 
 # -- exits -------------------------------------------------------------------------------------------------------------
-# asyncio lets these two out of the loop, whichever task raises them: one job's `sys.exit` would end the worker, and all
-# other jobs with it. So a worker's loop wraps the tasks of its attempts: it turns the two into a `HandlerExit`, and
-# ends the attempt.
+# asyncio lets SystemExit and KeyboardInterrupt out of the loop, whichever task raises them: one job's `sys.exit` would
+# end the worker, and all other jobs with it. So a worker's loop wraps the tasks of its attempts: the wrapper turns both
+# into a `HandlerExit`, and ends the attempt.
 
 _EXITS = (SystemExit, KeyboardInterrupt)
 
@@ -150,7 +150,7 @@ class TaskFactory(Protocol):
 
 
 class ExitGuard:
-    """Active on a worker's loop while the worker lives. The loop's previous task factory still makes the tasks."""
+    """Guards a worker's loop while the worker lives. The loop's previous task factory still makes the tasks."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -179,8 +179,8 @@ def _plain_task(loop: asyncio.AbstractEventLoop, coro: Any, /, **more: Any) -> a
 
 
 class GuardedCoroutine(Coroutine[Any, Any, Any]):
-    """Wraps a coroutine to catch the two exceptions. Not an `async def` around it: if that is cancelled before its
-    first step, the inner coroutine is never awaited, and Python warns about it."""
+    """Wraps a coroutine to catch `_EXITS`. Not an `async def` around it: if that is cancelled before its first step,
+    the inner coroutine is never awaited, and Python warns about it."""
 
     def __init__(self, inner: Coroutine[Any, Any, Any], run: RunState) -> None:
         self._inner = inner

@@ -1,7 +1,7 @@
 """The executions that a worker watches: one poll for all of them, threads for the runners, output to the jobs' logs.
 
 A runner's verbs block, and an outside system may take its time. So they are called in their own threads: neither the
-loop nor what handlers write waits for them.
+loop nor the writes of handlers wait for them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Watched(Protocol):
     refused: bool
 
     def read_output(self) -> None:
-        """Pass on what it has written since. Runs in a thread."""
+        """Pass on the execution's new output. Runs in a thread."""
 
 
 class Executions:
@@ -50,7 +50,7 @@ class Executions:
         return await asyncio.get_running_loop().run_in_executor(self._threads, verb)
 
     async def ended(self, run: Watched, woken: asyncio.Event) -> State | None:
-        """Wait until none of its processes is alive, and return its state. None: it was woken before."""
+        """Wait until no process of the execution is alive, and return its state. None: `woken` was set first."""
         loop = asyncio.get_running_loop()
         found = self._watched[run] = loop.create_future()
         if self._looking is None or self._looking.done():
@@ -64,7 +64,7 @@ class Executions:
             self._watched.pop(run, None)
 
     def settled(self, run: Watched) -> None:
-        """The attempt has left the books. If its ending is stored, delete what the execution has left."""
+        """Delete what the execution has left, if it is over and the attempt's ending is stored."""
         if not run.is_over or run.refused or not run.execution:
             return
         task = asyncio.ensure_future(self._remove(run))
@@ -148,7 +148,7 @@ class OutputReader:
         self._streams = {name: _Tail(run, name, self._log) for name in get_args(Stream)}
 
     def go_on_from(self, mark: str | None) -> None:
-        """Continue where the previous worker stopped. None: it has passed on nothing."""
+        """Continue where the previous worker stopped. None: nothing was passed on."""
         for name, offset in json.loads(mark or "{}").items():
             self._streams[name].offset = offset
 
@@ -157,7 +157,7 @@ class OutputReader:
             stream.read()
 
     def finish(self) -> None:
-        """Pass on the rest, and lines that were never ended."""
+        """Pass on the rest, and lines without a line end."""
         for stream in self._streams.values():
             while stream.read():
                 pass
@@ -183,7 +183,7 @@ class _Tail:
         return self.offset - len(self._line)
 
     def read(self) -> bool:
-        """Return whether there may be more by now."""
+        """Pass on new output; returns whether there may be more by now."""
         read = 0
         while read < MOST_BYTES_A_POLL:
             data, self.offset = self._run.runner.read_output(

@@ -1,8 +1,8 @@
-"""One attempt of a command or a container: placed, started or found, watched, stopped, collected.
+"""The attempt of a command or a container: places, starts or adopts, watches, stops and collects an execution.
 
-The execution outlives the worker. So nothing here ends it but a stop request, or its time limit; a drain or
-a lost lease leaves it alone. And no ending is settled before the execution has ended or can never start: the next
-attempt must not meet it.
+The execution outlives the worker. So only a stop request or its time limit ends it; a drain or a lost lease leaves it
+alone. And no ending is settled before the execution has ended or can never start: the next attempt must not run beside
+it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ LEAVING: frozenset[StopCause] = frozenset({"drain", "lost", "late", "unrenewed"}
 START_PATIENCE = 60.0
 """Seconds for which a start that fails is tried again."""
 HANGS_AFTER = 30.0
-"""Seconds that an outside system gets beyond every grace to say that an execution has ended."""
+"""Seconds that an outside system gets beyond every grace to report that an execution has ended."""
 AFTER_A_BUG = 5.0
-"""Seconds until another may adopt it: it may well meet the same bug, and each adoption is written down."""
+"""Seconds until another worker may adopt it: that one may well meet the same bug, and each adoption is recorded."""
 ERROR_TAIL = 2000
 _NAME = re.compile(r"app-(?P<job>[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]+")
 
@@ -48,7 +48,7 @@ def name_of(grant: Grant) -> str:
 
 
 def job_of(name: str) -> str | None:
-    """The id of the app's own job whose execution is called this. None: a tenant's, or not one of ours."""
+    """The id of the app's own job whose execution has this name. None: it is a tenant's job, or not a job of ours."""
     found = _NAME.fullmatch(name)
     return None if found is None else found["job"]
 
@@ -57,15 +57,15 @@ class ExternalAttempt(Attempt):
     external: External
     executions: Executions
     execution = ""
-    """Its name at the runner; stored before anything is started."""
+    """The execution's name at the runner; stored before anything is started."""
     is_over = False
-    """The execution has ended, and so has this attempt of the job: once that is stored, what is left can go."""
+    """The execution and this attempt have ended: once the ending is stored, the leftovers can be removed."""
     _placed = False
     _started = False
     _stopping_since: float | None = None
 
     def prepare(self, external: External, executions: Executions) -> None:
-        """On the loop, before it is run."""
+        """Call this on the loop, before `run`."""
         self.external = external
         self.executions = executions
         self._wake = asyncio.Event()
@@ -190,7 +190,7 @@ class ExternalAttempt(Attempt):
                 return self.outcome_when_stopped()
             state = await self._call_runner(lambda: runner.probe(name))
             if self.cause in LEAVING and state.phase is not Phase.EXITED:
-                continue  # the cause came during the look
+                continue  # the cause came during the probe
             if self.cause is not None and state.phase is not Phase.EXITED:
                 await self._stop()
                 state = await self._call_runner(lambda: runner.probe(name))
@@ -279,7 +279,7 @@ class ExternalAttempt(Attempt):
         return self.encode_result(value)
 
     async def _never_started(self, outcome: Outcome) -> Outcome | None:
-        """We could not start it. Another worker may have, or may be about to."""
+        """Return the outcome if no start is possible any more; else follow: another worker may have started it."""
         state = await self._call_runner(lambda: self.runner.tombstone(self.execution))
         return self._unless_stopped(outcome) if state.phase is Phase.TOMBSTONE else await self._follow()
 
@@ -294,7 +294,7 @@ class ExternalAttempt(Attempt):
         return super().outcome_when_stopped()
 
     def outcome_when_abandoned(self) -> Outcome | None:
-        """The outside system does not answer: the worker that adopts it goes on with the stop."""
+        """The outside system does not answer: the worker that adopts the execution goes on with the stop."""
         return Detached("its runner does not answer") if self._placed else super().outcome_when_abandoned()
 
     def patience(self, stop_grace: float) -> float:

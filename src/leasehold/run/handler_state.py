@@ -22,15 +22,15 @@ class HandlerState(RunState):
     resources: Any = None
     """What the app's lifespan has yielded."""
     steps: Steps | None = None
-    """Made when the handler first asks for it."""
+    """Made when the handler first uses it."""
     follow_ups: FollowUps | None = None
-    """Made with the first: most runs have none."""
+    """Made with the first follow-up: most attempts have none."""
     questions_box: QuestionBox | None = None
     """Made with the first question."""
 
     @property
     def wants_file(self) -> bool:
-        """Whether its result goes to a file, however small it is."""
+        """Whether the result goes to a file, however small it is."""
         raise NotImplementedError
 
     def encode_result(self, value: Any) -> str | None:

@@ -1,4 +1,4 @@
-"""What a worker's attempts share: store, threads and batch writer to persist state, and waits for time to pass."""
+"""The journal, which a worker's attempts share (store, threads, batch writer), and the waits of attempts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Batching(Protocol):
 
 class BatchWriter(Protocol):
     def expect(self, steps: Batching) -> None:
-        """A batch has begun. Its attempt may write it with its next step, or do something else for an hour."""
+        """Take on a new batch. Its attempt may write it with its next step, or do something else for an hour."""
 
     def stop(self) -> None: ...
 
@@ -62,16 +62,16 @@ class Journal:
         self._closed = False
 
     def lost(self, run: RunState) -> None:
-        """A write was refused: the attempt must end, and none of it may be settled."""
+        """Report a refused write: the attempt must end, and must not be settled."""
         self._on_lost(run.grant.id, run.grant.token)
 
     def expect(self, steps: Batching) -> None:
-        """A batch has begun, and must be written even if its attempt does not return to it."""
+        """Pass a new batch to the batch writer: it must be written even if its attempt does not return to it."""
         self._batches.expect(steps)
 
     async def call(self, function: Callable[..., T], *args: Any) -> T:
-        """Call it in a thread, and wait for its end even if the attempt is stopped meanwhile: the next attempt must not
-        overlap with it. Then raise the stop."""
+        """Call the function in a thread, and wait for its end even if the attempt is stopped meanwhile: the next
+        attempt must not overlap with it. Then raise the stop."""
         if self._closed:
             # An abandoned handler outlives its worker: no thread would ever answer it.
             raise StopRequested
@@ -113,7 +113,7 @@ class Waits:
     """The waits of one worker, in real seconds. `leasehold.testing` has others, on the test's clock."""
 
     longest_pause = 0.5
-    """Most seconds until an attempt polls again, even if a rate opens later: it may be opened or changed."""
+    """Most seconds until an attempt polls again, even if a rate opens later: it may be opened or changed meanwhile."""
 
     def monotonic(self) -> float:
         return time.monotonic()

@@ -1,4 +1,4 @@
-"""What is wrapped around every attempt: the user's middleware, and the tracing span of `app.instrument`."""
+"""Wrappers around every attempt: the user's middleware, and the tracing span of `app.instrument`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Middlewares:
     def apply_to(self, definition: TaskDefinition) -> None:
         """Wrap the task's function. Without middleware an attempt calls the function itself, at no cost."""
         if definition.in_process:
-            # It wraps the function, so it runs in the function's process.
+            # Middleware wraps the function, so it runs in the function's process.
             definition.layers = list(self._on_loop if _is_async(definition.function) else self._in_threads)
             return
         if definition.is_async and self._on_loop:
@@ -104,7 +104,7 @@ def _run_of(grant: Grant, args: dict[str, Any]) -> Run:
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
-    """Return whether it is async; also for a callable object."""
+    """Return whether the function, or the callable object, is async."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 

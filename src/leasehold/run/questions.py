@@ -1,4 +1,4 @@
-"""`ctx.ask` and `ctx.ask_all`: park the job until the answers come; a later attempt gets them at the same place."""
+"""`ctx.ask` and `ctx.ask_all`: park the job until the answers come; the same call returns them in a later attempt."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class CheckedAsk:
         self.requested = QuestionAsked(key, check_text(text, "text"), stored, bool(ask.secret), limit)
 
     def decoded(self, question: Question) -> tuple[Any, QuestionAsked | None]:
-        """Return the answer, or the question to ask again. A schema says less than a type: it does not know what a date
-        is. An answer that fits the schema but not the type is asked for again, with the reason."""
+        """Return the answer, or the question to ask again, with the reason. An answer may fit the schema but not the
+        type, because a schema checks less: it does not check dates, for example."""
         answer = question.answer or "null"
         if self._adapter is None:
             return json.loads(answer), None
@@ -77,7 +77,7 @@ class QuestionBox:
 
     @property
     def outcome(self) -> QuestionAsked:
-        """Everything that the job waits for from now on."""
+        """All questions that the job waits for from now on."""
         first, *others = self._unanswered.values()
         return replace(first, beside=tuple(others))
 
@@ -166,7 +166,7 @@ def _schema(schema: Any) -> tuple[TypeAdapter[Any] | None, str | None]:
 
 
 def is_park(error: BaseException) -> bool:
-    """Return whether this is a Park, or a group of nothing else: a handler may ask in several tasks at once."""
+    """Return whether this is a Park, or a group that holds only Parks: a handler may ask in several tasks at once."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(is_park, error.exceptions))
     return isinstance(error, Park)

@@ -1,4 +1,4 @@
-"""One run while it lives, as all who serve it see it: its grant, whether it shall stop, what it has reported."""
+"""The state of a live attempt for all parts of its worker: its grant, its stop request, its reports."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class RunStream:
         return RunNotes(self.grant.id, self.grant.token, self.grant.attempt, notes)
 
     def wrote(self, run: RunNotes) -> None:
-        """The database has stored these. Progress that was written may have been replaced in the list meanwhile."""
+        """Drop the notes that the database has stored. Newer progress may have replaced stored progress in the list."""
         now, upto = time.monotonic(), run.notes[-1].place
         if any(note.kind == PROGRESS for note in run.notes):
             self._progress_at = now
@@ -113,7 +113,7 @@ class RunStream:
         self._first_at = now
 
     def put_off(self) -> None:
-        """The database could not take it now; trying again at once would fail too."""
+        """Delay the next write: the row is locked, and trying again at once would fail too."""
         self._not_before = time.monotonic() + WRITE_EVERY
 
     def close(self) -> None:
@@ -166,16 +166,16 @@ class StreamWriter(Protocol):
     def put(
         self, stream: RunStream, kind: str, data: str | None = None, key: str | None = None, text: str = ""
     ) -> bool:
-        """Callable from any thread. Returns False if too much is waiting."""
+        """Add a note. Callable from any thread. Returns False if too many notes wait."""
 
     def wait_for_room(self, stream: RunStream, seconds: float) -> None: ...
 
     def wait_until_taken(self, stream: RunStream, upto: int, seconds: float) -> bool:
-        """Raises LeaseLost if the notes can never be stored."""
+        """Return whether the notes were stored in time. Raises LeaseLost if they can never be stored."""
 
     def write(self, streams: Iterable[RunStream]) -> set[RunStream]:
-        """Write what these attempts have reported so far. Returns those with notes left: their rows are locked. Raises
-        StoreError: nothing is lost, it is tried again."""
+        """Write what these attempts have reported so far. Returns the streams whose rows are locked: they keep notes.
+        Raises StoreError: the notes stay for the next try."""
 
 
 # -- state -------------------------------------------------------------------------------------------------------------
@@ -184,9 +184,9 @@ T = TypeVar("T")
 
 
 class RunState:
-    """A stop may be requested from another thread. What most runs never change is an attribute of the class: a worker
-    makes thousands of these a second. For the same reason `Attempt` has the only constructor, which sets what this
-    class and `HandlerState` declare."""
+    """The state of one attempt; any thread may request its stop. Values that most attempts never change are class
+    attributes: a worker makes thousands of instances a second. For the same reason only `Attempt` has a constructor,
+    which sets what this class and `HandlerState` declare."""
 
     grant: Grant
     writer: StreamWriter | None = None
@@ -200,7 +200,7 @@ class RunState:
     in_doubt = False
     """The handler has sent its success, and it is unknown whether it arrived."""
     holds_slots = False
-    """It has acquired units while it ran: its end may let other jobs start."""
+    """The attempt has acquired units while it ran: its end may let other jobs start."""
     waits_for: tuple[str, ...] = ()
     """What the attempt is waiting for, in words, for `why`."""
     stop_requested = False
@@ -215,7 +215,7 @@ class RunState:
             self._event.set()
 
     def wait(self, seconds: float) -> bool:
-        """Sleep, but not longer than until a stop is requested; whether one is."""
+        """Sleep until a stop is requested, at most this long; returns whether one is."""
         event = self._event
         if event is None:
             event = self._event = threading.Event()
@@ -228,7 +228,7 @@ class RunState:
             raise StopRequested
 
     def exited(self, error: BaseException) -> None:
-        """A task of its handler has called `sys.exit`, or raised KeyboardInterrupt."""
+        """End the attempt: a task of its handler has called `sys.exit`, or raised KeyboardInterrupt."""
         self.request_stop()
 
     @contextmanager
@@ -243,8 +243,8 @@ class RunState:
 
     # -- trouble ---------------------------------------------------------------------------------------------------
     def patiently(self, ask: Callable[[], T]) -> T:
-        """While the database is away the run waits, as long as its lease is good: a result that was computed is not
-        thrown away. Only for what may be repeated."""
+        """Repeat the call while the database is away, until a stop is requested, as it is when the lease runs out: a
+        computed result must not be lost. Only for calls that may be repeated."""
         pause = 0.1
         while True:
             try:
@@ -267,17 +267,17 @@ class RunState:
         self.reported_at = time.monotonic()
 
     def emit(self, kind: str, data: str | None = None, key: str | None = None, text: str = "") -> bool:
-        """False: too much waits for the database already, and this was dropped."""
+        """Report a note. False: too many notes wait for the database, and this one was dropped."""
         self.show_life()
         if self.writer is None:
             return True
         return self.writer.put(self.stream or self.writer.stream_of(self), kind, data, key, text)
 
     def log_line(self, line: str, read_to: str | None = None) -> None:
-        # A log takes everything: what no store can keep is replaced, not refused.
+        # A log accepts every line: characters that no store can keep are replaced, not refused.
         clean = line.replace("\x00", "\N{REPLACEMENT CHARACTER}").encode("utf-8", "replace").decode("utf-8")
         self.emit(LOG, read_to, text=clean + "\n")
 
 
 current_run: ContextVar[RunState | None] = ContextVar("leasehold_run", default=None)
-"""The run that this code belongs to. New tasks and asyncio.to_thread inherit it; threads of a handler do not."""
+"""The attempt that this code belongs to. New tasks and asyncio.to_thread inherit it; threads of a handler do not."""

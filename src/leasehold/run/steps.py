@@ -1,7 +1,7 @@
-"""The steps of one run: each result is stored under its name, alone or in a batch, and what is stored is not run
+"""The steps of one attempt: each result is stored under the step's name, alone or in a batch; a stored step is not run
 again.
 
-Blocking all through: an async handler's plain functions, and every write, go through `Journal.call`.
+All of it blocks: an async handler's plain functions, and every write, go through `Journal.call`.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ TRANSACTION_SECONDS = 5.0
 
 
 class Steps:
-    """What one attempt keeps for the attempts after it."""
+    """The steps, checkpoint and spending that one attempt stores for later attempts."""
 
     def __init__(self, run: RunState, journal: Journal) -> None:
         self._state = run
         self._journal = journal
-        # Every claim counts as an attempt, so a first one finds nothing, and need not look.
+        # Every claim counts as an attempt, so a first attempt finds nothing, and need not query.
         first = run.grant.attempt == 1
         self._stored: dict[str, str] | None = {} if first else None
         self._checkpoint: str | None = None
@@ -104,7 +104,7 @@ class Steps:
                 await self._give_up_async(step)
 
     def _tried(self, step: Step) -> Any:
-        """Call it until it returns, or has failed for the last time."""
+        """Call the step's function until it returns, or has failed for the last time."""
         while True:
             self._state.raise_if_stopped()
             try:
@@ -130,7 +130,7 @@ class Steps:
                 await self._journal.waits.wait_async(self._state, delay)  # a stop ends it
 
     def _call(self, step: Step, *first: Any) -> Any:
-        """What the function spends is kept with the step."""
+        """Call the step's function; its spends are kept with the step."""
         mark = current_step.set(step)
         try:
             return step.function(*first, *step.args)
@@ -192,7 +192,7 @@ class Steps:
             return step.decode(stored[step.name])
 
     def open_transaction(self, stack: ExitStack) -> HandlerTransaction:
-        """Patiently: nothing has been done in it yet."""
+        """Open a transaction; a repeat is safe, because nothing has been done in it yet."""
         grant = self._state.grant
         store = self._journal.store
         return self._state.patiently(
@@ -309,7 +309,7 @@ logger = logging.getLogger("leasehold.worker")
 BATCH_STEPS = 100
 BATCH_BYTES = 1024 * 1024
 BATCH_SECONDS = 1.0
-"""A batch is written when the first of these is reached: what a crash can cost at most."""
+"""A batch is written when the first of these limits is reached: a crash costs at most that much."""
 NEVER = float("inf")
 
 
@@ -322,7 +322,7 @@ class Batch(dict[str, str]):
 
 
 class StepBatch:
-    """Steps are added by the run. The run writes the batch with its next step, or the worker's batch writer does."""
+    """Steps that are not stored yet. The attempt writes them with its next step, or the worker's batch writer does."""
 
     def __init__(self, run: RunState, journal: Journal) -> None:
         self._state = run
@@ -337,7 +337,7 @@ class StepBatch:
         """Serialises writes: a later write implies that the earlier ones are stored."""
 
     def add(self, step: Step, text: str) -> bool:
-        """True: the batch is full, or has waited long enough."""
+        """Add a step; returns whether the batch is full, or has waited long enough."""
         with self._lock:
             begins = not self._batch
             self._batch[step.name] = text
@@ -352,7 +352,7 @@ class StepBatch:
 
     @property
     def is_pending(self) -> bool:
-        """Something waits to be stored, or is just being written; or something spent is not stored."""
+        """Whether a step waits to be stored, or is just being written; or whether a spend is not stored."""
         loose = self._spending is not None and self._spending.has_loose
         return bool(self._batch) or loose or self._writing.locked()
 
@@ -373,7 +373,7 @@ class StepBatch:
 
     # -- writes ----------------------------------------------------------------------------------------------------
     def write(self, steps: Mapping[str, str], state: str | None = None, spends: Sequence[Spend] = ()) -> None:
-        """Store these together with the batch. Returns when they are safe; raises when the run must end."""
+        """Store these together with the batch. Returns when they are safe; raises when the attempt must end."""
         self._state.show_life()
         with self._writing:
             written = self.take()
@@ -391,7 +391,7 @@ class StepBatch:
             raise StopRequested
 
     def flush_late(self) -> None:
-        """By the batch writer: the run has had no reason to write for a while."""
+        """Write the batch, for the batch writer: the attempt has had no reason to write for a while."""
         with self._writing:
             batch = self.take()
             if not batch:
@@ -405,8 +405,8 @@ class StepBatch:
             self._journal.lost(self._state)
 
     def finish(self) -> None:
-        """The handler has ended; its ending follows. One try: what it fails to write is only run again, and whether
-        the lease still holds is the settle's business."""
+        """Write the rest after the handler has ended, before its ending. One try: steps that were not written are only
+        run again, and the settler finds out whether the lease still holds."""
         try:
             self._write_rest()
         except Exception as error:
@@ -425,7 +425,7 @@ class StepBatch:
                     self._spending.flush_at_the_end()
 
     def _save(self, written: Batch, state: str | None = None) -> bool:
-        """False: the lease is lost. What was spent is recorded all the same, by itself."""
+        """Save a batch. False: the lease is lost; the batch's spends are recorded all the same, alone."""
         grant, store = self._state.grant, self._journal.store
         if written.spends:
             lines = store.save_spent_steps(grant.id, grant.token, grant.attempt, written, written.spends)
@@ -441,7 +441,7 @@ class StepBatch:
     # -- what was spent --------------------------------------------------------------------------------------------
     @property
     def spending(self) -> RunSpending:
-        """Made with the first spend, or the first look at a budget."""
+        """Made with the first spend, or the first read of a budget."""
         if self._spending is None:
             with self._lock:
                 if self._spending is None:

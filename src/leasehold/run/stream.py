@@ -121,8 +121,8 @@ T = TypeVar("T")
 REPORTED_SINGLY = 100
 """The first items, each of which is reported, so that a loop of a few long items is exact."""
 REPORT_EVERY = 0.05
-"""Seconds between two reports of the items after them. A report costs more than a cheap item, most of all in its own
-process, and the database takes two a second."""
+"""Seconds between two reports of later items. A report costs more than a cheap item, most of all in its own process,
+and the database takes two a second."""
 
 
 class Reporting(Protocol):

@@ -1,4 +1,4 @@
-"""The folder that a site's executions share, with a subfolder for each: what all runners do with it."""
+"""The folder of a site's executions, with a subfolder for each: functions that all runners share."""
 
 from __future__ import annotations
 

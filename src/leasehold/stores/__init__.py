@@ -1,1 +1,1 @@
-"""Where jobs are kept: one set of promises, verbs written once in Python, statements twice in SQL."""
+"""Stores that keep jobs: one contract, with verbs written once in Python and statements twice in SQL."""

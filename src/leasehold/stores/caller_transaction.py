@@ -1,4 +1,4 @@
-"""The user's own transaction: statements over a connection of theirs, of any driver or framework, which they end."""
+"""The user's own transaction: runs statements over the user's connection, of any driver or framework."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Answer = tuple[Sequence[str], Sequence[tuple[Any, ...]]]
 """The names of the columns, and the rows."""
 Execute = Callable[[str, Any], Answer]
 Bind = Callable[[str, str, Mapping[str, Any]], tuple[str, Any]]
-"""From a statement's name, its text and its parameters to what the driver is given."""
+"""Turns a statement's name, its text and its parameters into the arguments of `Execute`."""
 Style = Literal["named", "dollars"]
 """How the driver wants parameters: by name (`%(name)s` or `:name`, as the database has it), or as `$1`, `$2` …"""
 
@@ -36,9 +36,9 @@ class Borrowed:
     database: Literal["postgres", "sqlite"]
     style: Style
     execute: Callable[[str, Any], Any]
-    """Gives an Answer; that of an async driver has to be awaited."""
+    """Returns an Answer; with an async driver, an awaitable of one."""
     in_transaction: Callable[[], bool]
-    """Whether what is written next waits for the user's commit. Asked after the first statement: some drivers open a
+    """Whether the next write waits for the user's commit. Called after the first statement: some drivers open a
     transaction only then."""
     is_async: bool = False
 
@@ -57,7 +57,7 @@ class BorrowedSession:
         self._bind = bind
         self._statements = statements
         self._read = read
-        """From a column's name and value to what `rows` gives."""
+        """Turns a column's name and value into the value in `rows`."""
 
     def rows(self, statement: str, /, **parameters: Any) -> list[Row]:
         return self._rows(statement, self._statements[statement], parameters)
@@ -81,7 +81,7 @@ class BorrowedSession:
 
 
 def _plain(value: Any) -> Any:
-    """As our own connections give it: the user's may read UUIDs, JSON and text in their own way."""
+    """The value as our own connections return it: the user's may read UUIDs, JSON and text in its own way."""
     if isinstance(value, uuid.UUID):
         return str(value)
     if isinstance(value, dict | list):
@@ -97,8 +97,8 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[[Execute], T], execute: Callable[[str, Any], Awaitable[Answer]]) -> T:
-    """Give `work` something that executes, in a thread. A cancelled caller gets control back only when the thread has
-    ended: what it wrote after the caller's rollback would be a transaction by itself."""
+    """Run `work` in a thread, with an `Execute` for this loop's connection. A cancelled caller gets control back only
+    when the thread has ended: a write after the caller's rollback would be a transaction by itself."""
     loop = asyncio.get_running_loop()
     under_way: Future[Answer] | None = None
     cancelled = False
@@ -134,8 +134,8 @@ _NAMED = re.compile(r"%\(([\w.]+)\)s")
 
 
 def as_dollars(text: str, bound: Mapping[str, str | None]) -> tuple[str, list[str | None]]:
-    """From `%(name)s` to `$1`. Every value goes as text and is cast by the server: asyncpg would ask for each one's
-    own type."""
+    """Turns `%(name)s` into `$1`. Every value is sent as text and cast by the server: asyncpg would require each
+    value's own type."""
     sql, order = _in_dollars(text)
     return sql, [bound[name] for name in order]
 
@@ -151,13 +151,12 @@ def _in_dollars(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 # -- drivers -----------------------------------------------------------------------------------------------------------
-# A driver is known by the module of its class: none is
-# imported for it that the user has not imported.
+# A driver is recognised by the module of its class, so that nothing is imported that the user has not imported.
 
 
 def over_psycopg(connection: Any) -> Borrowed:
     _refuse_closed(connection, connection.closed)
-    # Not `connection.cursor()`: the user's own cursor and row factories stay out of it.
+    # Not `connection.cursor()`, which would use the user's own cursor and row factories.
     psycopg = sys.modules["psycopg"]
 
     def execute(sql: str, parameters: Any) -> Answer:
@@ -260,7 +259,7 @@ DRIVERS: dict[str, Callable[[Any], Borrowed]] = {
 
 
 def over_driver(connection: Any) -> Borrowed:
-    """Of the connection that a framework has underneath, or that we have lent."""
+    """For a driver's connection that a framework wraps, or that we have lent."""
     for name in names_of(connection):
         if name in DRIVERS:
             return DRIVERS[name](connection)
@@ -268,7 +267,7 @@ def over_driver(connection: Any) -> Borrowed:
 
 
 def names_of(given: Any) -> list[str]:
-    """The names of its class and of the base classes."""
+    """The full names of the object's class and of its base classes."""
     return [f"{one.__module__}.{one.__qualname__}" for one in type(given).__mro__]
 
 
@@ -290,8 +289,8 @@ def unknown(given: Any) -> InvalidInput:
 
 # -- SQLAlchemy ------------------------------------------------------------------------------------------------------
 def over_connection(connection: Any) -> Borrowed:
-    """Through `exec_driver_sql`, never past it: SQLAlchemy begins the transaction with its own first statement, and
-    what went past it before that would be committed by itself."""
+    """Runs statements through `exec_driver_sql`: SQLAlchemy begins the transaction with its own first statement, and a
+    statement that bypassed it before that would be committed by itself."""
     _refuse_closed_sqlalchemy(connection)
     inner = over_driver(connection.connection.driver_connection)
     return replace(inner, execute=lambda *call: _execute(connection, *call), is_async=False)
@@ -330,7 +329,7 @@ def _refuse_closed_sqlalchemy(connection: Any) -> None:
 
 # -- Django ----------------------------------------------------------------------------------------------------------
 def over_django(connection: Any) -> Borrowed:
-    """Over the driver's connection: Django's own cursors would read our statements in their way."""
+    """Uses the driver's connection: Django's own cursors would interpret our statements in their own way."""
     connection.ensure_connection()
     connection.validate_no_broken_transaction()
     return over_driver(connection.connection)
@@ -342,7 +341,7 @@ def over_lent(transaction: Any) -> Borrowed:
 
 
 async def over_lent_async(transaction: Any) -> Borrowed:
-    """Its statements run in a thread of the worker, as its own do."""
+    """Our statements run in a thread of the worker, as the transaction's own do."""
     inner: Borrowed = await transaction.run(over_driver)
 
     async def execute(sql: str, parameters: Any) -> Answer:
@@ -386,7 +385,7 @@ def borrow(tx: Any) -> Borrowed:
 
 
 async def aborrow(tx: Any) -> Borrowed:
-    """Of either colour."""
+    """Takes connections of sync and async drivers."""
     for name in names_of(tx):
         if name in ASYNC_FRAMEWORKS:
             return await ASYNC_FRAMEWORKS[name](tx)

@@ -1,4 +1,4 @@
-"""Opens stores: from a URL to one, an empty one beside the user's own, and those that an app has open.
+"""Opens stores: one from a URL, a scratch store beside the user's own, and the stores of an app.
 
 Drivers are imported only for their own database.
 """
@@ -47,7 +47,7 @@ def open_store(
 ) -> JobStore:
     """Open the store behind a URL: sqlite:///file.db, sqlite:////absolute/file.db or postgresql://… Results that are
     files go to the folder `results`; without one, on SQLite, to a folder beside the database's file."""
-    # Asked of both stores: a name that only SQLite would let pass is found out in production.
+    # Checked for both databases: otherwise a name that only SQLite accepts would fail in production.
     checked_schema(schema)
     scheme, separator, rest = url.partition("://")
     if separator and scheme == "sqlite":
@@ -71,7 +71,7 @@ def open_store(
 
 
 def _need_psycopg() -> None:
-    """Here, before any of the modules that import it."""
+    """Raises DriverMissing before any module imports psycopg."""
     try:
         import psycopg  # noqa: F401  # an extra
     except ImportError as missing:
@@ -79,7 +79,7 @@ def _need_psycopg() -> None:
 
 
 def _without_pooler(url: str) -> tuple[str, bool]:
-    """`?pooler=transaction` is ours: PostgreSQL does not know it."""
+    """The URL without our `?pooler=transaction`, which PostgreSQL does not know, and whether it was there."""
     address, _, query = url.partition("?")
     options = parse_qsl(query, keep_blank_values=True)
     kept = [(name, value) for name, value in options if name != "pooler"]
@@ -96,8 +96,8 @@ def _without_pooler(url: str) -> tuple[str, bool]:
 
 @contextmanager
 def scratch_place(url: str, pooler: bool = False) -> Iterator[tuple[str, str]]:
-    """A URL and a schema: a schema of its own in the same database, or a file in the same folder, so that it stands on
-    the same server and the same disk. It is removed when the block ends."""
+    """The URL and the schema of a scratch store: a new schema in the same database, or a new file in the same folder,
+    so that it is on the same server and disk. It is removed when the block ends."""
     name = f"leasehold_scratch_{secrets.token_hex(4)}"
     if url.startswith("sqlite"):
         path = Path(url.partition("://")[2].removeprefix("/"))
@@ -120,11 +120,11 @@ def scratch_place(url: str, pooler: bool = False) -> Iterator[tuple[str, str]]:
 # -- the stores that an app has open -----------------------------------------------------------------------------------
 
 MOST_FILES, MOST_SCHEMAS = 16, 200
-"""Tenants that are open at once: files cost descriptors and memory, schemas only what is remembered of them."""
+"""Most tenants open at once: files cost descriptors and memory, schemas only what is cached of them."""
 
 
 class OpenStores:
-    """Nothing is opened before it is needed; what was closed is opened anew."""
+    """The stores of an app: each is opened when it is first needed, and again after a close."""
 
     def __init__(self, open_own: Callable[[], JobStore], is_sqlite: Callable[[], bool]) -> None:
         self._open_own = open_own
@@ -136,7 +136,7 @@ class OpenStores:
 
     @property
     def own(self) -> JobStore:
-        """The app's own, which also knows of the tenants."""
+        """The app's own store, which also keeps the list of tenants."""
         store = self._own
         if store is None:
             with self._opening:
@@ -159,7 +159,7 @@ class OpenStores:
 
     @property
     def all_tenants(self) -> ManyStores:
-        """For what programs hand to a worker that claims nothing."""
+        """The store of all tenants, for embedded workers, which claim nothing by themselves."""
         from leasehold.stores.tenants.multi_store import ManyStores  # loads every verb
 
         directory, found = self.directory, self._everybody
@@ -171,13 +171,13 @@ class OpenStores:
         return found
 
     def serving(self, tenants: Sequence[str]) -> JobStore:
-        """One store for a worker that serves these."""
+        """One store for a worker that serves these tenants."""
         from leasehold.stores.tenants.multi_store import ManyStores  # loads every verb
 
         return ManyStores(self.directory, None if EVERY_TENANT in tenants else tenants).as_store
 
     def forget(self, tenant: str) -> None:
-        """It was dropped."""
+        """Close the open stores of a tenant that was dropped."""
         if self._directory is not None:
             self._directory.cache.drop(tenant)
 

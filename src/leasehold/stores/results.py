@@ -1,4 +1,4 @@
-"""What workers and the operator's verbs exchange with a store: plain values, the same on every database."""
+"""Plain values that workers and the operator's verbs exchange with a store, the same on every database."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Order = Literal["mixed", "turns", "strict"]
 
 
 class Once(NamedTuple):
-    """What a request has made, or did when it came first."""
+    """The jobs that a request made, now or when it came first."""
 
     jobs: list[Enqueued]
     repeated: bool
 
 
 class Ending(NamedTuple):
-    """How the run under this token ended."""
+    """How the attempt under this token ended."""
 
     id: str
     token: int
@@ -63,20 +63,20 @@ class Record:
 
 @frozen
 class Denied:
-    """A claim by id that was not granted. With `look`, the lease has run out: come back with it after ttl/3."""
+    """A claim by id that was not granted. With `look`, the lease has run out: claim again with it after ttl/3."""
 
     id: str
     state: State | None
     why: str
     look: Sighting | None = None
     retry_in: float | None = None
-    """Seconds after which it is worth asking again, by the store's clock; None: it is at rest, or waits for somebody's
-    word."""
+    """Seconds after which to try again, by the store's clock. None: the job is at rest, or waits until someone acts on
+    it."""
 
 
 @frozen
 class Full:
-    """Every place of the task is taken, and by whom, the oldest first."""
+    """The task has no room for another running job. `holders`: the running jobs, oldest first."""
 
     holders: tuple[Holder, ...]
     retry_after: float
@@ -85,7 +85,7 @@ class Full:
 
 @frozen
 class Stoppable:
-    """One look for a stop: the jobs in its scope, newest first."""
+    """One page of the jobs in a stop's scope, newest first."""
 
     jobs: list[StoppedJob]
     next: str | None
@@ -93,7 +93,7 @@ class Stoppable:
 
 
 class Failed(NamedTuple):
-    """One look for failures, newest first."""
+    """One page of failed jobs, newest first."""
 
     jobs: list[FailedJob]
     next: str | None
@@ -103,13 +103,13 @@ class Failed(NamedTuple):
 @frozen
 class Pruned:
     deleted: int
-    """Jobs; in a dry run, how many would go."""
+    """The number of jobs; in a dry run, of jobs that would be deleted."""
     next: str | None
     """Where the next batch starts; None when there is nothing more to look at."""
     counts: Mapping[tuple[str, State], int] = field(default_factory=dict)
     """The jobs by task and state."""
     groups: int = 0
-    """That went with the last of their jobs."""
+    """The number of groups deleted with the last of their jobs."""
 
 
 @frozen
@@ -128,16 +128,16 @@ class Registered(NamedTuple):
     name: str
     change: Literal["new", "changed", "same"]
     before: str
-    """When it was due until now, in words; empty if it is new."""
+    """The times at which it was due until now, as text; empty if it is new."""
     starts: bool
-    """It has a tick now, because the fleet starts."""
+    """It has a tick now, because its workers start."""
 
 
 class Fired(NamedTuple):
-    """What one turn of a schedule has made."""
+    """The result of one tick of a schedule."""
 
     jobs: list[str]
     replaced: str | None
-    """The job of the tick before, which was cancelled for it."""
+    """The job of the tick before, which was cancelled for the new one."""
     overlapped: bool
-    """No job was made: the one of the tick before still lives."""
+    """No job was made: the job of the tick before has not ended."""

@@ -74,7 +74,7 @@ class JobStore(
 
     _migrations: ClassVar[dict[int, str]]
     _notify: Notify | None = None
-    """Gets the hints of a tenant's store instead: its workers listen to the store that keeps the tenants."""
+    """Gets a tenant's hints instead: the tenant's workers listen to the store that keeps the list of tenants."""
 
     @abstractmethod
     def another(self) -> JobStore:

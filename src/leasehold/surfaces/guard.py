@@ -1,4 +1,4 @@
-"""Who may ask, from where, how often, and for what: the same for every surface that listens."""
+"""Checks of requests, for every surface that listens: host and origin, rate, token, scope, tenant and queues."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from leasehold.operations.operations import Operations
 from leasehold.operations.verb import Verb
 from leasehold.types import CallOptions, Job, Tenant
 
-# -- a request that goes no further ------------------------------------------------------------------------------------
+# -- refused requests --------------------------------------------------------------------------------------------------
 
 Reason = Literal[
     "wrong-host",
@@ -70,7 +70,7 @@ class Denied(Exception):
         return found
 
 
-# -- from where: Host and Origin ---------------------------------------------------------------------------------------
+# -- Host and Origin ---------------------------------------------------------------------------------------------------
 # Any page in a user's browser can send requests to a server on loopback, also under a host name of its own that
 # resolves to loopback. So a request must name an allowed host, and a browser's request must come from a page of the
 # same host.
@@ -128,14 +128,13 @@ def _host_and_port(origin: str) -> str:
         return ""
 
 
-# -- how often ---------------------------------------------------------------------------------------------------------
-# Counted in the
-# memory of this process alone.
+# -- request rates -----------------------------------------------------------------------------------------------------
+# The counts are in the memory of this process only.
 
 USUAL_RATE = 100.0
-"""Requests a second."""
+"""Requests per second."""
 BURST_SECONDS = 2.0
-"""Seconds whose requests an idle caller may send at once."""
+"""An idle caller may send the requests of this many seconds at once."""
 MOST_CALLERS = 10_000
 """Callers kept in memory; the idle ones are dropped first."""
 
@@ -155,8 +154,8 @@ class RequestRates:
         self._busy_until: dict[str, float] = {}
         """For each caller, the time until which its past requests use up its rate."""
         self._names: dict[str, str] = {}
-        """Names of valid tokens, by the digests of their Authorization headers. Invalid tokens count for their address:
-        else each invented token would get a rate of its own."""
+        """Names of valid tokens, by the digests of their Authorization headers. Requests with invalid tokens count
+        for their address: else each invented token would get a rate of its own."""
 
     def check(self, authorization: str | None, address: str | None, *, probe: bool = False) -> None:
         """Count a request. Raises Denied if its caller has sent too many."""
@@ -172,7 +171,7 @@ class RequestRates:
             )
 
     def know(self, authorization: str | None, name: str) -> None:
-        """Give a valid token a rate of its own, whichever addresses it comes from."""
+        """Give a valid token a rate of its own, for requests from any address."""
         if self._rate and authorization is not None:
             with self._lock:
                 if len(self._names) >= MOST_CALLERS:
@@ -205,8 +204,8 @@ class RequestRates:
 
 
 def address_class(address: str | None) -> str:
-    """The address to count for. All addresses of a /64 IPv6 network count as one, because one machine can have them
-    all."""
+    """The key that requests from an address are counted under. All addresses of a /64 IPv6 network have one key,
+    because one machine can have them all."""
     try:
         found = ipaddress.ip_address(address or "")
     except ValueError:
@@ -226,11 +225,11 @@ def _digest_of_token(authorization: str) -> str:
     return hashlib.sha256(authorization.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-# -- who: tokens and what they allow -----------------------------------------------------------------------------------
+# -- tokens and what they allow ----------------------------------------------------------------------------------------
 
 TENANT_HEADER = "Leasehold-Tenant"
 FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip", "via")
-"""Headers by which we recognise a request that a proxy forwarded."""
+"""Headers that show that a proxy forwarded the request."""
 LOCAL = Access(name="local", scopes=SCOPES, tenants=("*",))
 """The access of a caller on this machine, if the server requires no token."""
 
@@ -281,7 +280,7 @@ class Caller:
         return [row for row in rows if row.queue is not None and self.access.may_use_queue(row.queue)]
 
     def visible(self, answer: T) -> T:
-        """The answer; a list or page without the rows of queues that the caller may not see."""
+        """The answer; a list or page loses the rows of queues that the caller may not see."""
         if not self.access.queues:
             return answer
         if isinstance(answer, list):
@@ -313,7 +312,7 @@ class Caller:
         return [_without_others(hold) for hold in holds] if self.access.queues else holds
 
     def workers(self) -> list[WorkerCard]:
-        """The workers of the tenant; of their other tenants, only those that the caller may see."""
+        """The workers of the tenant, each with only those of its tenants that the caller may see."""
         cards = self.operations.list_workers()
         return [replace(card, tenants=tuple(filter(self._may_see_tenant, card.tenants))) for card in cards]
 
@@ -454,5 +453,5 @@ def _check_tasks(caller: Caller, calls: Sequence[CallRequest]) -> None:
 
 
 def _digest(*texts: str) -> str:
-    """A digest of fixed length, so that no key and no body is stored as it was sent."""
+    """A digest of fixed length, so that keys and bodies are not stored in clear."""
     return hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -94,7 +94,7 @@ def _pair(queue: str, task: str) -> tuple[Label, Label]:
 
 
 def _by_pair(found: Iterable[tuple[str, str, Histogram]]) -> dict[tuple[str, str], Histogram]:
-    """Add up all outcomes: a histogram per outcome would be ten times as many series."""
+    """Add up all outcomes: a histogram per outcome would make ten times as many series."""
     added: dict[tuple[str, str], Histogram] = {}
     for queue, task, histogram in found:
         added[queue, task] = added.get((queue, task), Histogram()) + histogram

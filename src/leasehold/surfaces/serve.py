@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leasehold.http")
 
 LAST_ANSWERS = 5
-"""Default seconds for open requests at shutdown: long polls and streams reconnect elsewhere."""
+"""Default seconds that open requests get at shutdown: long polls and streams reconnect elsewhere."""
 
 
 MCP_PATH = "/mcp"
@@ -48,7 +48,7 @@ class ServeSettings:
     dashboard: bool = True
     """Also serve the dashboard at /dashboard/."""
     read_only: bool = False
-    """The dashboard can change nothing."""
+    """Whether the dashboard refuses all changes."""
     last_answers: int = LAST_ANSWERS
     """Seconds that open requests get when the server stops."""
 
@@ -115,7 +115,7 @@ def _config(listening: ASGIApp, settings: ServeSettings) -> uvicorn.Config:
 
 
 def _mcp_app(app: Leasehold, settings: ServeSettings) -> McpApp:
-    # MCP is its own extra.
+    # Imported only if MCP is served: it needs an extra of its own.
     from leasehold.surfaces.mcp.server import McpApp
 
     return McpApp(
@@ -167,7 +167,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Stop on a signal. uvicorn's own method raises the signal again at its end, and would kill the process."""
+        """Stop on a signal. uvicorn's own method raises the signal again when it ends, which would kill the process."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)

@@ -1,4 +1,4 @@
-"""Turns calls into jobs to store: one, many of one task at once, or those that plain SQL enqueues."""
+"""Turns calls into jobs to store: one job, many of one task, or a model job for plain SQL to copy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import CallSettings, TaskSettings
 
 BATCH_FROM = 50
-"""From this many calls on, a batch is made, which keeps the shared fields once."""
+"""From this many calls on, `make` returns a Batch, which keeps the shared fields once."""
 
 
 def new_ids(count: int) -> list[str]:
@@ -39,7 +39,7 @@ After = str | HasId
 
 class Blueprint:
     """How calls of one task with the same settings become jobs: the shared fields are computed once. Everything is
-    checked here, so that the store can keep whatever reaches it."""
+    checked here, so that the store can keep every job that it gets."""
 
     def __init__(
         self, definition: TaskDefinition, settings: TaskSettings, call: CallSettings, *, at_once: bool = False

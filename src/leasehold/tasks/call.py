@@ -18,7 +18,7 @@ from leasehold.threads import to_thread
 
 P = ParamSpec("P")
 J = TypeVar("J", bound=HasId)
-"""What enqueueing returns: the handle of the stored job."""
+"""The handle of a stored job, which enqueueing returns."""
 J_co = TypeVar("J_co", bound=HasId, covariant=True)
 
 
@@ -36,10 +36,10 @@ class Producer(Protocol[J_co]):
         """Store all jobs or none, in the order given."""
 
     def enqueue_pieces(self, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]:
-        """Store piece by piece, each of them all or none. Raises PartlyStored for an error after the first piece."""
+        """Store piece by piece, each piece all or none. Raises PartlyStored for an error after the first piece."""
 
     def enqueue_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]:
-        """Store over a connection of the caller, inside its open transaction."""
+        """Store the jobs over a connection of the caller, inside its open transaction."""
 
     async def aenqueue_within(self, tx: Any, pieces: Iterable[Sequence[NewJob]]) -> Sequence[J_co]: ...
 
@@ -47,7 +47,7 @@ class Producer(Protocol[J_co]):
         """Add the present trace, if there is one, to a job that another transaction will store."""
 
     def run_now(self, job: NewJob, max_running: int) -> J_co:
-        """Start the job in this process, unless this many run already."""
+        """Start the job in this process, unless `max_running` jobs of its task run already."""
 
 
 class Bindable(Protocol[P, J]):
@@ -83,11 +83,11 @@ class Plan(Generic[J]):
 
 
 class Call(Generic[J]):
-    """What `task.bind(…)` returns: to be enqueued later, alone, in a chain, in a DAG, or as a follow-up."""
+    """A task bound to its arguments, to be enqueued later: alone, in a chain, in a DAG, or as a follow-up."""
 
     def __init__(self, plan: Plan[J]) -> None:
         self.__plan__ = plan
-        """Used by chains, DAGs and follow-ups, which make its job and store it themselves."""
+        """For chains, DAGs and follow-ups, which make the job and store it themselves."""
 
     def __repr__(self) -> str:
         return f"<Call {self.name}>"
@@ -98,7 +98,7 @@ class Call(Generic[J]):
         return self.__plan__.definition.name
 
     def bind(self) -> Call[J]:
-        """Return itself, so that what takes a task without arguments takes a call too."""
+        """Return this call, so that code that takes a task without arguments also takes a call."""
         return self
 
     def enqueue(self) -> J:
@@ -116,8 +116,8 @@ class Call(Generic[J]):
 
 
 class Chain(Generic[J]):
-    """Calls that run one after the other, each when the one before it has succeeded. If one ends without success, those
-    after it are cancelled, with the reason."""
+    """Calls that run one after the other, each when the previous one has succeeded. If a call ends without
+    success, all later calls are cancelled, with the reason."""
 
     def __init__(self, calls: Sequence[Bindable[[], Any]], producer: Producer[J]) -> None:
         if not calls:
@@ -145,7 +145,7 @@ class _Node:
 
 
 class Dag(Generic[J]):
-    """Calls that wait for each other by name, in any order that has no circle.
+    """Calls that wait for each other by name, in any order without a cycle.
 
     flow = app.dag()
     flow.add("load", load.bind(day))
@@ -196,7 +196,7 @@ class Dag(Generic[J]):
 
 
 def _job_of(call: Bindable[[], Any], producer: Producer[Any]) -> NewJob:
-    """Build the job of a node. All are stored in one transaction, so all must be in one store."""
+    """Build the job of a node. All nodes are stored in one transaction, so all must be in one store."""
     plan = call.bind().__plan__
     plan.call.refuse_tx(
         "the jobs of a chain or DAG wait for each other",

@@ -28,8 +28,8 @@ class Codec:
             self._adapter, self._sure = _read(hint, field)
 
     def encode(self, value: Any, limit: Limit = IN_ROW) -> str:
-        """Raises NotSerializable for a value that does not fit the annotation, or would be read back as something
-        else."""
+        """Encode a value. Raises NotSerializable if it does not fit the annotation, or would be read back as
+        something else."""
         if self._adapter is None:
             return encode(value, self._field, limit)
         checked = self._checked(self._adapter, value)
@@ -53,7 +53,7 @@ class Codec:
         return text, self.decode(text)
 
     def decode(self, text: str) -> Any:
-        """Raises InvalidInput if the annotation has changed since the value was stored."""
+        """Decode a value. Raises InvalidInput if it does not fit the annotation, which may have changed since."""
         if self._adapter is None:
             return json.loads(text)
         try:
@@ -150,15 +150,15 @@ def _read(hint: Any, field: str) -> tuple[TypeAdapter[Any], bool]:
 
 @functools.lru_cache(maxsize=1024)
 def _read_once(hint: Any) -> tuple[TypeAdapter[Any], bool]:
-    """Return the adapter, and whether values surely come back equal. Building it takes longer than many a step."""
+    """Return the adapter, and whether values surely come back equal. Building it may take longer than a step."""
     adapter: TypeAdapter[Any] = TypeAdapter(hint)
     return adapter, is_json_safe(adapter.core_schema)
 
 
 # -- values that are read back as they were written --------------------------------------------------------------------
-# Most annotations lose nothing in JSON, and this is known when a task is registered: their values need no check. The
-# others (models, whose subclasses have more fields; secrets; aliases; custom validators; no annotation) are encoded,
-# decoded and compared at the call, while the caller can still get an error.
+# Most annotations lose nothing in JSON, and this is known when a task is registered: their values need no
+# check. Values of others (models, whose subclasses have more fields; secrets; aliases; custom validators; no
+# annotation) are encoded, decoded and compared at the call, while the caller can still get an error.
 
 REMEDY = (
     "pass what JSON carries as it is: no secrets, no excluded or computed fields, no alias of one direction, "
@@ -172,7 +172,7 @@ _APART = frozenset({"none", "bool", "int", "float", "str"})
 _PLAIN = frozenset({str, int, bool, type(None)})
 
 Schema = Mapping[str, Any]
-"""A schema of pydantic's core, which an annotation is compiled to."""
+"""A core schema of pydantic, compiled from an annotation."""
 
 
 def is_json_safe(schema: Schema) -> bool:

@@ -35,7 +35,7 @@ from leasehold.tasks.settings import OF_TASK, TaskSettings, is_in_process
 
 
 def margin(lease: float) -> float:
-    """Seconds before the end of its lease at which a handler is stopped whose lease could not be renewed."""
+    """Return how many seconds before the end of its lease a handler is stopped if the lease cannot be renewed."""
     return max(min(1.0, lease / 4), lease / 6)
 
 
@@ -62,7 +62,7 @@ class TaskDefinition:
         is_async = inspect.iscoroutinefunction(function)
         self.in_process = is_in_process(settings, function, is_async)
         self.is_async = external is not None or (is_async and not self.in_process)
-        """Whether it runs on the worker's event loop. A process is watched by a thread."""
+        """Whether it runs on the worker's event loop. A thread watches a process."""
         hints = read_hints(function, self.name)
         self.context_parameter = context_parameter(function, hints, self.name, is_async)
         self._signature = own_signature(function, self.name, self.context_parameter)
@@ -94,8 +94,8 @@ class TaskDefinition:
         return None if self.settings.timeout is None else seconds(self.settings.timeout, "timeout")
 
     def lease_times(self, lease: float) -> tuple[float, float]:
-        """For a lease of this many seconds: how many of them a handler may use without a renewal, and the seconds
-        between two renewals. Called once per job, so the result is cached."""
+        """Return how many seconds of the lease a handler may use without a renewal, and the seconds between
+        two renewals. Called once per job, so the result is cached."""
         times = self._lease_times.get(lease)
         if times is None:
             times = self._lease_times[lease] = (lease - margin(lease), min(self.heartbeat, lease / 3))
@@ -188,7 +188,7 @@ class TaskDefinition:
             if isinstance(value, str):
                 check_text(value, f"{self.name}.{name}")
         try:
-            # The adapter's own validator: its method only handles options that we do not use, for every job.
+            # The validator itself: the adapter's method only handles options that we do not use, for every job.
             checked: dict[str, Any] = self._arguments.validator.validate_python(dict(arguments))
         except ValidationError as error:
             raise InvalidArguments(self.name, _problems(error)) from None
@@ -198,7 +198,7 @@ class TaskDefinition:
         return checked
 
     def _returning(self, checked: dict[str, Any], text: str) -> str:
-        """Return the text if it decodes to the same values; else another text that does. Raises NotSerializable."""
+        """Return a text that decodes to the same values: the given one if possible. Raises NotSerializable."""
         if not self._is_doubtful(checked) or (problem := self._lost(checked, text)) is None:
             return text
         # A value that a model generates for an unset field (an id, the time) survives only if it is stored.
@@ -208,7 +208,7 @@ class TaskDefinition:
         return whole
 
     def _dumped(self, checked: dict[str, Any], exclude_unset: bool = True) -> str:
-        """Encode at once, unless something looks suspicious."""
+        """Encode with pydantic's serializer. If that fails or the text looks suspicious, use `encode`, which checks."""
         try:
             dumped = self._arguments.serializer.to_json(checked, by_alias=True, exclude_unset=exclude_unset)
             text = dumped.decode()
@@ -232,7 +232,7 @@ class TaskDefinition:
             ) from None
 
     def _is_doubtful(self, checked: Mapping[str, Any]) -> bool:
-        """Whether to compare the values with what is read back. A bare value without an annotation is plain JSON."""
+        """Whether to compare the values with what is read back. A scalar without an annotation is plain JSON."""
         return any(
             name in checked and not (bare and type(checked[name]) in ALWAYS_FINITE)
             for name, bare in self._doubted.items()
@@ -248,7 +248,7 @@ class TaskDefinition:
         return None if where is None else changed(where)
 
     def decode_arguments(self, stored: str) -> dict[str, Any]:
-        """Decode the stored arguments as the function wants them, and check them again: it may have changed since."""
+        """Decode the stored arguments as the function takes them, and check them: the function may have changed."""
         try:
             arguments: dict[str, Any] = self._arguments.validator.validate_json(stored)
         except ValidationError as error:
@@ -263,12 +263,12 @@ class TaskDefinition:
         return self._result.encode(value, RESULT_IN_FILE if as_file else RESULT_IN_ROW)
 
     def decode_result(self, stored: str | None) -> Any:
-        """Raises InvalidInput if the annotation has changed, and the result no longer fits it."""
+        """Decode a result. Raises InvalidInput if the annotation has changed, and the result no longer fits it."""
         return None if stored is None and self.may_return_none else self._result.decode(stored or "null")
 
 
 def _doubted(arguments: TypeAdapter[Any]) -> dict[str, bool]:
-    """The parameters whose values may be read back differently, and whether for a missing annotation."""
+    """Return the parameters whose values may be read back differently. True: the annotation is missing."""
     schema: Any = arguments.core_schema
     while schema["type"] == "definitions":
         schema = schema["schema"]
@@ -331,7 +331,7 @@ class Registry:
             raise UnknownTask(name, list(self.definitions)) from None
 
     def cards(self) -> list[TaskCard]:
-        """Return what callers may know of every task, by name."""
+        """Return the cards of all tasks, sorted by name."""
         return [task.card for _, task in sorted(self.definitions.items())]
 
     def queues(self) -> dict[str, str]:
@@ -340,7 +340,7 @@ class Registry:
 
 
 def _place(function: Callable[..., Any]) -> tuple[str, str]:
-    """Identify a function: the same one met twice (a module imported under two names, a reload) is no conflict."""
+    """Identify a function: registering the same one again, as a reload of its module does, is no conflict."""
     return function.__module__, function.__qualname__
 
 
@@ -384,7 +384,7 @@ def context_parameter(
 
 
 def own_signature(function: Callable[..., Any], task: str, context: str | None) -> inspect.Signature:
-    """Return the signature of the job: without the context, and only with named parameters."""
+    """Return the signature of the job, without the context. Raises InvalidTask for a parameter without a fixed name."""
     signature = inspect.signature(function)
     for parameter in signature.parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):

@@ -30,8 +30,8 @@ class External:
     result_from: ResultFrom = "file"
     """Where the result comes from: the JSON in the file LEASEHOLD_RESULT, or the last line of the output."""
     collect: Callable[[Collected], Any] | None = None
-    """Makes the result from what a successful execution has left, files included. A plain function; it runs in a
-    thread, before any of the files are deleted."""
+    """Makes the result from what a successful execution left: output, result, files. A plain function; it
+    runs in a thread, before any of the files are deleted."""
     stop_grace: Duration = 10.0
     """How long the execution gets between SIGTERM and SIGKILL."""
 
@@ -57,7 +57,7 @@ class External:
         return self.open_runner()
 
     def check_runner(self, task: str) -> None:
-        """Raises RunnerUnreachable."""
+        """Check that the runner can be reached. Raises RunnerUnreachable."""
         try:
             _ = self.runner.site
         except OSError as error:

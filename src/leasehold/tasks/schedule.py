@@ -34,7 +34,7 @@ class ScheduleOptions(TypedDict, total=False):
     """What happens to ticks that came while no worker ran: "one" job for all of them, "skip" them, or a job for "all"
     of them."""
     overlap: Overlap
-    """What a tick does while the job of the tick before is live: "skip" it, "allow" both, or "replace" the old one."""
+    """What a tick does while the previous tick's job is live: "skip" it, "allow" both, or "replace" the old one."""
 
 
 def schedule_for(

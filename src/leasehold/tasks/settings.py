@@ -55,7 +55,7 @@ class Placed(Protocol):
 
 
 def is_in_process(settings: Placed, function: Callable[..., Any], is_async: bool) -> bool:
-    """Return whether each job gets a process. Raises InvalidTask if the function cannot run in the place given."""
+    """Return whether each job gets a process. Raises InvalidTask if the function cannot run where `run_in` says."""
     if settings.run_in == "process":
         _check_process(settings, function)
         return True
@@ -421,7 +421,7 @@ def check_without_queue(settings: TaskSettings, explicit_retry: bool) -> None:
 
 
 def checked_max_running(task: str, settings: TaskSettings, call: CallSettings) -> int:
-    """Return how many may run for this call to start at once. Raises on a setting that would make it wait."""
+    """Return the `max_running` of a `run_now` call. Raises on a setting that would make the job wait."""
     call.refuse_tx("run_now starts the job before your commit", "leave it out, or enqueue the job instead")
     for name, given in (
         ("delay", call.delay != 0),
@@ -457,7 +457,7 @@ def _check_choice(name: str, value: object, choices: Any) -> None:
 
 
 # -- typed keywords ----------------------------------------------------------------------------------------------------
-# `settings.py` explains and checks them.
+# `TaskSettings` and `CallSettings` explain them; this module checks them.
 
 
 class _Options(TypedDict, total=False):

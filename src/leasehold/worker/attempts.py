@@ -1,4 +1,4 @@
-"""The attempts of one worker: the leases it holds, how it stops attempts, how they ended, and how it drains them."""
+"""The attempts of one worker: their leases, stops and endings, and the worker's drain."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Attempts:
         self._loop = loop
         self._on_freed = on_freed
         self.held: dict[str, Attempt] = {}
-        """Attempts whose lease we hold: running, or ended and not settled yet. The keeper renews all of them."""
+        """Attempts whose lease this worker holds: running, or ended but not settled. The keeper renews all of them."""
         self._awaited: dict[Attempt, Future[None]] = {}
         self.abandoned_on_loop = 0
         self.abandoned_in_threads = 0
@@ -49,7 +49,7 @@ class Attempts:
             self.stop(run, cause)
 
     def leave_executions(self) -> None:
-        """Leave the executions outside this process: they go on."""
+        """Stop watching the executions outside this process; they go on."""
         for run in self.unfinished():
             if run.definition.external is not None:
                 self.stop(run, "drain")
@@ -98,7 +98,7 @@ class Attempts:
         self._on_freed()
 
     def drop(self, run: Attempt) -> None:
-        """Another worker has the lease: nothing may be written."""
+        """Forget an attempt whose lease another worker has: nothing may be written for it."""
         run.settled_at, run.refused = time.monotonic(), True
         self._let_go(run)
         self.lost += 1
@@ -106,14 +106,14 @@ class Attempts:
             self._log_ends()
 
     def end_of(self, run: Attempt) -> Future[None]:
-        """Return a future that is done when the attempt has left the books: the database has its ending, or another
-        worker has its lease. Call it on the loop; wait for it anywhere."""
+        """Return a future that is done when the attempt has left `held`: the database has its ending, or another worker
+        has its lease. Call it on the loop; wait for it anywhere."""
         end = self._awaited.setdefault(run, Future())
         self._log_ends()
         return end
 
     def give_up(self) -> None:
-        """End every wait for what the ending worker could not settle."""
+        """Resolve the futures of `end_of` for attempts that this ending worker could not settle."""
         while self._awaited:
             run, end = self._awaited.popitem()
             run.refused = True
@@ -126,7 +126,7 @@ class Attempts:
 
     def _let_go(self, run: Attempt) -> None:
         """Forget this attempt only: we may have claimed the job again before we learned that its last ending was
-        stored. Its new lease must stay in the books, or it would not be renewed."""
+        stored. Its new lease must stay in `held`, or it would not be renewed."""
         job_id = run.grant.id
         if self.held.get(job_id) is run:
             del self.held[job_id]
@@ -158,9 +158,9 @@ logger = logging.getLogger("leasehold.worker")
 
 CHECK_RUNNING_EVERY = 0.05
 LAST_SETTLES = 15.0
-"""Most seconds for the last results to reach the database. After that their leases run out."""
+"""Longest wait, in seconds, for the last results to reach the database. After that their leases run out."""
 LEAST_SETTLES = 5.0
-"""Seconds for the last results even if the grace is over: the grace counts from the signal."""
+"""Shortest wait for the last results, even if the grace is over: the grace counts from the signal."""
 
 
 @dataclass(eq=False)
@@ -179,7 +179,7 @@ class Drain:
         self._hurry.set()
 
     async def run(self, intake: asyncio.Task[None]) -> bool:
-        """Drain, once the claimer has its request to end. Returns False if the database did not take the last
+        """Drain, after the claimer was requested to end. Returns False if the database did not take the last
         results."""
         ends_at = None if self.grace is None else time.monotonic() + self.grace
         # A claim that is under way may still bring jobs: they are handed back. An unreachable database may delay it.

@@ -1,4 +1,4 @@
-"""The claim loop: takes the jobs that can start now, goes on while there is work, else waits for a hint or a second."""
+"""The claim loop: claims jobs while there is work and room, else waits for a hint or the next poll."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Absence:
 
 
 class QueueRotation:
-    """The queues in the order in which the next claim serves them: after the last one served."""
+    """The queues in the order of the next claim, which begins after the last queue served."""
 
     def __init__(self, queues: Sequence[str], strict: bool) -> None:
         self.all = list(queues)
@@ -148,12 +148,12 @@ class Claimer:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """The queues that it serves now."""
+        """The queues that this worker serves now."""
         return tuple(self._loop_turns.all)
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """The tasks that it could run now, including those registered since it began."""
+        """The tasks that this worker could run now, including those registered since it began."""
         hidden: set[str] = set() if WEBHOOK_QUEUE in self._loop_turns.all else {WEBHOOK_TASK}
         return tuple(sorted(self._tasks.keys() - hidden))
 
@@ -233,11 +233,11 @@ class Claimer:
 
     @property
     def sites(self) -> list[str]:
-        """The sites whose executions it can see and stop."""
+        """The sites whose executions this worker can see and stop."""
         return sorted({runner.site for runner in self.runners})
 
     def sites_of(self, task: str) -> list[str]:
-        """The sites where it can adopt executions of this task, without those that only an earlier runner of it saw."""
+        """The sites where this worker can adopt executions of the task, without those of the task's earlier runners."""
         runner = self._reachable().get(task)
         return [] if runner is None else [runner.site]
 
@@ -260,7 +260,7 @@ class Claimer:
         return found
 
     async def _adopt_only(self) -> None:
-        """Adopt for a host of `run_now`: no other worker would take what an earlier host has left here."""
+        """Adopt executions for a host of `run_now`: no other worker would take those that an earlier host left."""
         self._changed.clear()
         room = self._room()
         if room.external and not self.draining:
@@ -279,7 +279,7 @@ class Claimer:
             tasks_at.setdefault(runner.site, []).append(task)
         grants: list[Grant] = []
         for site, tasks in tasks_at.items():
-            # Each at its own site: this runner cannot see what a task left elsewhere, before its runner was changed.
+            # Each task at its runner's site: this runner cannot see executions that an earlier runner left elsewhere.
             grants += self._store.adopt(self._settings.name, [site], tasks, room - len(grants))
         return grants
 
@@ -349,7 +349,7 @@ class Claimer:
         in_threads = self._claim_tasks(
             self._sync_tasks, thread_room, self._absent_in_threads, self._thread_turns
         )
-        # Only beside a class of jobs that comes in as fast as it can be taken: an empty look would delay that one.
+        # Only while the other class of jobs comes in as fast as it can be taken: empty claims would delay that class.
         self._absent_on_loop.note(not on_loop and len(in_threads) == thread_room > 0)
         self._absent_in_threads.note(not in_threads and len(on_loop) == loop_room > 0)
         grants += on_loop + in_threads
@@ -375,7 +375,7 @@ class Claimer:
         """After trouble, find leases in our name whose grant never reached us: they are ours."""
         held = self._store.find_held(self._settings.name)
         lost = {grant.id: grant for grant in held if grant.id not in self._attempts.held}
-        # These were not run, and must not be: only an execution elsewhere has to be taken over, and stopped.
+        # Jobs past their deadline must not run: only an execution elsewhere has to be taken over, and stopped.
         late = [
             grant
             for grant in lost.values()
@@ -387,7 +387,7 @@ class Claimer:
                 del lost[grant.id]
         if not lost:
             return []
-        # It is unknown how much of their time has passed; a renewal makes them as good as new.
+        # It is unknown how much of the leases' time has passed; a renewal makes them as good as new.
         leases = {grant.id: grant.token for grant in lost.values()}
         renewed = [renewal.id for renewal in self._store.renew(leases) if renewal.extended]
         logger.info("%d lease(s) were granted, but the database's answer was lost", len(renewed))

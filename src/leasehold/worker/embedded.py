@@ -2,8 +2,8 @@
 
 The job goes through the same records as any other. The store decides and grants the lease (`Store.run_now`,
 `Store.claim_by_id`). The attempt needs what a worker gives: renewals, steps, updates, time limits, settling, the drain.
-So it gets a worker, in a thread with its own event loop, that claims nothing by itself and runs what it is given. The
-first call starts the thread, and the app's end stops it. There is one per worker name, and one for calls without it.
+So it gets a worker, in a thread with its own event loop, that claims nothing by itself and runs given jobs. The first
+call starts the thread, and the app's end stops it. There is one per worker name, and one for calls without a name.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LAST_WORDS = 1.0
 """Seconds for the thread itself to end."""
 
 MOST_LOOKS = 1000
-"""Most first looks kept, at expired leases of jobs requested by id."""
+"""Most first sightings to keep, of expired leases of jobs requested by id."""
 
 
 def embedded_settings(grace: float | None, worker: str | None) -> WorkerSettings:
@@ -59,11 +59,11 @@ class Begun:
     """An attempt that was started by its job's id."""
 
     end: Future[None]
-    """Done when the database has its ending, or has given its lease to another worker."""
+    """Done when the database has the attempt's ending, or has given its lease to another worker."""
     stop: Callable[[], None]
     """Hand the job back, as a drain would. Callable from any thread."""
     flush: Callable[[], None]
-    """Wait for the hooks that its end has called. Not on the loop."""
+    """Wait for the hooks that the attempt's end notified. Not on the loop."""
 
 
 class EmbeddedWorker:
@@ -84,8 +84,8 @@ class EmbeddedWorker:
         self._starting = threading.Lock()
 
     def run(self, job: NewJob, max_running: int, store: JobStore | None = None) -> Enqueued:
-        """Start it, or raise AtCapacity. `created` is false if another job holds its unique key: that one is named.
-        `store`: a part of the one that the worker has."""
+        """Start the job, or raise AtCapacity. `created` is false if another job holds its unique key: the answer names
+        that job. `store`: a part of the worker's store."""
         store = store or self._find_store()
         host = self._enter(None)
         try:
@@ -137,7 +137,7 @@ class EmbeddedWorker:
             return self._looks.claim(store, job_id, host.worker, host.sites_for(store, job_id))
 
     def close(self) -> None:
-        """Running jobs get their grace; then they are stopped and settled. A later call starts anew."""
+        """Drain: running jobs get their grace; then they are stopped and settled. A later call starts new workers."""
         if self._pid != os.getpid():
             return
         with self._starting:
@@ -163,7 +163,7 @@ class EmbeddedWorker:
 
 
 class Looks:
-    """An expired lease is taken by two looks. This keeps the first, for the next request of the same job."""
+    """Keeps the first sighting of an expired lease for the next request of the same job: a takeover needs two."""
 
     def __init__(self) -> None:
         self._first: dict[str, Sighting] = {}
@@ -176,7 +176,7 @@ class Looks:
         return answer
 
     def _keep(self, denied: Denied, look: Sighting, seen: Sighting | None) -> Denied:
-        """Keep the first look: it counts, not the latest."""
+        """Keep the first sighting: it counts, not the latest."""
         if seen is not None and (seen.token, seen.expires_at) == (look.token, look.expires_at):
             left = seen.lease_seconds / 3 - (look.seen_at - seen.seen_at)
             denied, look = replace(denied, retry_in=max(0.0, left)), seen
@@ -229,7 +229,7 @@ class _Host:
             self._quiet.notify_all()
 
     def sites_for(self, store: JobStore, job_id: str) -> list[str]:
-        """Where its execution can be adopted, if it has one: the claim may find that its lease is lost."""
+        """The sites where the job's execution, if it has one, can be adopted: the claim may find its lease lost."""
         try:
             job = store.get(job_id)
         except JobNotFound:
@@ -242,8 +242,8 @@ class _Host:
     def begin(
         self, grant: Grant, sent_at: float, on_request: Callable[[Future[Begun]], None] | None = None
     ) -> Begun:
-        """Hold the lease and begin the attempt. Callable from any thread; on the loop's own it does not wait for
-        itself."""
+        """Hold the lease and begin the attempt. Callable from any thread; on the loop's own thread it begins the
+        attempt directly."""
         begun: Future[Begun] = Future()
         if on_request is not None:
             on_request(begun)

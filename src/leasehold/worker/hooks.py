@@ -286,7 +286,7 @@ class HookDispatcher(Service):
 
 
 def _error_text(error: Exception) -> str:
-    """Format the error as every store accepts it, also if it has no text: the next delivery waits for this record."""
+    """Format the error so that every store accepts it, even without text: the next delivery waits for this record."""
     return clean_error("".join(traceback.format_exception_only(error)).strip()[:LONGEST_ERROR])
 
 

@@ -34,7 +34,7 @@ _RENEW_AT: Callable[[Attempt], float] = attrgetter("renew_at")
 
 class LeaseKeeper(Service):
     def __init__(self, store: JobStore, attempts: Attempts, listens: Callable[[], bool]) -> None:
-        # After trouble every second counts: other workers reap what is not renewed.
+        # After trouble every second counts: other workers reap leases that are not renewed.
         super().__init__("lease keeper", self._beat, first=0.05, slowest=1.0)
         self._store = store
         self._attempts = attempts
@@ -52,7 +52,7 @@ class LeaseKeeper(Service):
         """Reads of flags sent."""
 
     def expect(self, renew_at: float) -> None:
-        """Leases have come, the first of which is due then. The keeper may be asleep for longer than they last."""
+        """Expect new leases, the first due at `renew_at`: the keeper may be asleep for longer than they last."""
         if not self._listens():
             renew_at = min(renew_at, self._flags_read_at + READ_FLAGS_EVERY)
         if renew_at < self._next_at:
@@ -60,7 +60,7 @@ class LeaseKeeper(Service):
             self.nudge()
 
     def expect_flag(self) -> None:
-        """A stop may have been requested. Callable from any thread; many calls cause one read."""
+        """Read the flags soon: a stop may have been requested. Callable from any thread; many calls cause one read."""
         self._read_flags_again = True
         read_at = self._flags_read_at + READ_FLAGS_GAP
         if read_at < self._read_flags_at:
@@ -88,7 +88,7 @@ class LeaseKeeper(Service):
         return max(0.01, self._next_at - now)
 
     def _read_flags(self) -> None:
-        """Read the flags, and once more after the gap: an attempt claimed a moment ago may not be in the books yet."""
+        """Read the flags, and once more after the gap: an attempt claimed a moment ago may not be in `held` yet."""
         # In this order: no request from here on is lost.
         self._read_flags_at = float("inf")
         self._flags_read_at = time.monotonic()

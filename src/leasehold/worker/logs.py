@@ -1,4 +1,4 @@
-"""What reaches the logs: the life of jobs, what a worker serves, and records of handlers, with fields and copies.
+"""Logging: the life of jobs, the queues of a worker, and handlers' records with job fields and copies in log tails.
 
 Each line carries job, task, attempt, queue and, unless it was lost, lease as fields. For a level that is off nothing is
 formatted: a worker ends thousands of jobs a second.
@@ -49,7 +49,7 @@ def log_starts(grants: Sequence[Grant]) -> None:
 def log_ends(
     batch: Sequence[tuple[Attempt, Outcome]], decided: Mapping[str, Job], fenced: Container[Attempt]
 ) -> None:
-    """Log the endings that the database accepted. `decided`: the present rows of jobs that did not plainly succeed."""
+    """Log the endings that the database accepted. `decided`: the current rows of jobs that did not plainly succeed."""
     if not decided and not jobs_logger.isEnabledFor(logging.INFO):
         return
     for run, outcome in batch:
@@ -132,8 +132,8 @@ def log_queues(settings: WorkerSettings, tasks: Mapping[str, TaskDefinition]) ->
 
 
 class RunRecord(logging.LogRecord):
-    """Adds the fields when the record is formatted, and only those whose names are free: `logging` refuses a call with
-    `extra={"job": …}` if the record already has a `job`, and the handler's own fields win."""
+    """Adds the job's fields when the record is formatted, and only those whose names are free: `logging` refuses a call
+    with `extra={"job": …}` if the record already has a `job`, and the handler's own fields win."""
 
     def getMessage(self) -> str:
         run = current_run.get()
@@ -148,7 +148,7 @@ class RunRecord(logging.LogRecord):
 
 
 class LogFields:
-    """Active while the process has a live worker. Another record factory still makes the records."""
+    """Adds job fields to handlers' records while a worker lives. The previous factory still makes the records."""
 
     def start(self) -> None:
         global _workers, _before

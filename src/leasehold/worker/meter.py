@@ -1,4 +1,4 @@
-"""The meter: counts in memory what its worker settles, and stores it with the worker's beat.
+"""The meter: counts in memory what its worker settles, and stores the counts with the worker's beat.
 
 If a worker is killed, its counts since the last beat are lost. Nothing is counted twice: an attempt that was refused
 because its lease was lost is counted by the worker that found the loss.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WHOSE: Callable[[Grant], tuple[str | None, str, str]] = itemgetter(
     *map(Grant._fields.index, ("tenant", "queue", "task"))
 )
-"""All in one call: this runs for every job."""
+"""All three fields in one call: this runs for every job."""
 
 
 class Meter:
@@ -41,7 +41,7 @@ class Meter:
         decided: Mapping[str, Job] | None = None,
         fenced: Sequence[Attempt] = (),
     ) -> None:
-        """Count endings that the database accepted. `decided`: the present rows of jobs that did not just succeed."""
+        """Count endings that the database accepted. `decided`: the current rows of jobs that did not just succeed."""
         good: dict[tuple[str | None, str, str], Times] = {}
         found = {"succeeded": good}
         plain = not decided and not fenced
@@ -79,7 +79,7 @@ class Meter:
                 self._tally.add(lost.tenant, lost.queue, lost.task, outcome, Times(1))
 
     def flush(self) -> None:
-        """Store the counts. What could not be written is kept for the next time, and the error raised."""
+        """Store the counts. Counts that could not be written are kept for the next call, and the error is raised."""
         with self._lock:
             tally, self._tally = self._tally, Tally()
         trouble: StoreError | None = None

@@ -1,4 +1,4 @@
-"""The pruner: every worker deletes jobs that ended long ago, and what executions have left, without a leader."""
+"""The pruner of old jobs and the cleanup of executions: every worker runs both, without a leader."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BETWEEN_BATCHES = 0.5
 
 
 PARTS_A_ROUND = 11
-"""Parts, of the 256 of the results folder, to check per round: with one round an hour, all of them in a day."""
+"""How many of the 256 parts of the results folder to check per round: with one round an hour, all in a day."""
 
 
 class Pruner(Service):
@@ -37,7 +37,7 @@ class Pruner(Service):
         self._part = random.randrange(256)
 
     def beat(self) -> float:
-        # The rules of tasks that this worker does not have count too.
+        # The stored rules of tasks that this worker does not have apply too.
         retention = Retention(self._retention, self._store.retention())
         pruned = self._store.prune(retention, PRUNE_BATCH, self._after)
         self._after = pruned.next
@@ -64,11 +64,11 @@ FIRST_CLEANUP, CLEAN_EVERY = 10.0, 60.0
 TOMBSTONES_EVERY = 60
 """Remove old tombstones every this many rounds."""
 TOMBSTONES_FOR = 7 * 86400.0
-"""Seconds that tombstones are kept. No starter is that late."""
+"""Seconds to keep tombstones: no start of an execution comes that late."""
 
 
 class ExecutionCleanup(Service):
-    """Cleans up only for jobs of this database: executions of another may share the folder or the engine."""
+    """Cleans up only for jobs of this database: executions of another database may share the folder or the engine."""
 
     def __init__(self, store: JobStore, runners: Callable[[], Collection[AnyRunner]]) -> None:
         super().__init__("leftovers", self.beat, first=FIRST_CLEANUP)
@@ -96,7 +96,7 @@ class ExecutionCleanup(Service):
             runner.sweep(TOMBSTONES_FOR)
 
     def _is_over(self, name: str) -> bool:
-        """Whether it is over: the database has a row before an execution exists here, so one without a row is over."""
+        """Whether its job names another execution, or none: names are stored before a start. False for unknown jobs."""
         job_id = job_of(name)
         if job_id is None:
             return False

@@ -1,4 +1,4 @@
-"""The reaper: every worker looks twice for leases that were not renewed, without a leader."""
+"""The reaper: every worker checks twice for leases that were not renewed, without a leader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger("leasehold.worker")
 MASS_LOSS = 50
 BRAKE_PER_SECOND = 10
 SHORTEST_PAUSE = 0.02
-"""Least seconds between two looks."""
+"""Shortest pause, in seconds, between two sweeps."""
 
 
 class Reaper(Service):
@@ -63,7 +63,7 @@ class Reaper(Service):
         held_back = self._brake(now)
         ripe = [sighting for sighting in self._seen.values() if sighting.reapable_at <= now]
         reaped = self._store.reap(ripe[:held_back])
-        # What could not be reaped now, because of a lock or the brake, waits for the next sweep.
+        # Leases that could not be reaped now, because of a lock or the brake, wait for the next sweep.
         waits = [s.reapable_at - now for s in self._seen.values() if s.reapable_at > now]
         self.ripens_in = min(waits, default=None) if held_back is None else None
         self._log(reaped)
@@ -76,13 +76,13 @@ class Reaper(Service):
         return reaped
 
     def sweep_now(self, wait: float | None) -> list[Reaped]:
-        """Look twice: the second time when everything that had run out at the first look can be reaped, which takes up
-        to a third of the lease; at most `wait` seconds later. Leases seen by an earlier call count as seen."""
+        """Sweep twice: the second time when all leases that had run out at the first sweep can be reaped. That takes up
+        to a third of a lease, and at most `wait` seconds. Leases seen by an earlier call count as seen."""
         reaped = self.sweep()
         if self._ran_out and wait != 0:
             time.sleep(self._ran_out if wait is None else min(wait, self._ran_out))
             reaped += self.sweep()
-        with contextlib.suppress(StoreError):  # no worker's beat will write it; the next call may
+        with contextlib.suppress(StoreError):  # no worker's beat will write the counts; the next call may
             self._meter.flush()
         return reaped
 
@@ -100,9 +100,9 @@ class Reaper(Service):
             self._store.notify_workers()
 
     def _brake(self, now: float) -> int | None:
-        """Return how many may be reaped now; None: all. Many leases of several workers at once, more than half of all,
-        mean an outage, not dead workers: these get time to come back before others take their work. Only leases that
-        were seen twice, or have run out, count: one that is merely late will be renewed by the next look."""
+        """Return how many leases may be reaped now; None: all. Many silent leases of several workers, more than half of
+        all, mean an outage, not dead workers: they get time to come back before others take their jobs. Only leases
+        seen twice, or run out, count: one that is merely late will be renewed by the next sweep."""
         silent = [s for s in self._seen.values() if s.expires_in <= 0 or s.seen_at < now]
         workers = {sighting.worker for sighting in silent}
         if len(silent) < MASS_LOSS or len(workers) < 2 or len(silent) * 2 <= self._store.count_leases():

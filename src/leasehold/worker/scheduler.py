@@ -1,4 +1,4 @@
-"""The scheduler: makes the jobs of schedules that are due. Every worker has one; the database lets one win."""
+"""The scheduler: enqueues the jobs of due schedules. Every worker has one; the database lets one of them win."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Scheduler(Service):
         self._tasks = tasks
         self._declared = declared
         self._starting = starting
-        """Whether its start may be the start of a fleet, for `at_start`."""
+        """Whether the worker's start may be the start of a fleet, for `at_start`."""
         self._registered: frozenset[str] | None = None
         self._stopped = False
 

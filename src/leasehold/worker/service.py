@@ -38,7 +38,7 @@ class Service:
         self._one_beat = beat
         self._first = first
         self._slowest = slowest
-        """Most seconds between two tries while the database fails."""
+        """Longest pause, in seconds, between two tries while the database fails."""
         self._nudge = threading.Event()
         self._stopping = False
         self._troubles = 0
@@ -89,7 +89,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 STORE_THREADS = 2
-"""Threads that claim and settle at once: a third only slows the others down."""
+"""Threads that claim and settle at the same time: a third only slows the others down."""
 THIRD_THREAD_AFTER = 0.1
 """Seconds after which a third starts nevertheless: batches of endings that wait for a lock must not keep a worker from
 its claims."""

@@ -61,9 +61,9 @@ class WorkerSettings:
     stop_grace: float = 10.0
     """Seconds that a handler gets to obey a stop before the worker abandons it."""
     poll: float = 1.0
-    """Seconds between two looks for work when no wake-up comes."""
+    """Seconds between two polls for work when no wake-up comes."""
     sweep: float = 5.0
-    """Seconds between two looks for lost leases and expired jobs."""
+    """Seconds between two checks for lost leases and expired jobs."""
     retention: Ages = field(default_factory=lambda: retention_by_state("7d", "retention"))
     """How old finished jobs are when they are pruned, for all states or by state; None: never. A task's own
     `retention` comes first."""
@@ -81,7 +81,7 @@ class WorkerSettings:
     capture_logs: bool = True
     """Whether what handlers log with `logging` is also kept in their jobs' log tails."""
     claims: bool = True
-    """False: it takes nothing from queues, and runs only what the program gives it."""
+    """False: the worker claims nothing from queues, and runs only jobs that the program gives it."""
     tenants: tuple[str, ...] = ()
     """The tenants to serve instead of the app's own store; "all": every tenant, and the app's own."""
     health_file: str | Path | None = None

@@ -1,8 +1,8 @@
-"""The settler: endings go out in batches, in the background, while the next jobs are claimed.
+"""The settler: sends endings to the database in batches, in the background, while the next jobs are claimed.
 
-A result that was computed is kept until the database has taken it or says that the lease was lost. After a lost reply
-the row itself tells which: user code is never run again because of one. Endings of jobs whose rows are locked are put
-off and tried by themselves: other endings do not wait for them.
+The settler keeps a result until the database has stored it or reports that the lease was lost. After a lost reply it
+reads the row: a lost reply never makes user code run again. Endings of jobs whose rows are locked are put off and tried
+separately: other endings do not wait for them.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ logger = logging.getLogger("leasehold.worker")
 Entry = tuple[Attempt, Outcome]
 
 LARGE_BATCH = 200
-"""From this many endings on, a batch goes out beside the one under way; fewer wait for it, and for more."""
+"""From this many endings on, a batch is sent while another is under way; fewer endings wait for that batch to end."""
 MOST_BATCHES = 2
 SEND_BESIDE_AFTER = 0.5
-"""Seconds after which endings go out beside a slow batch, however few they are."""
+"""Seconds after which endings are sent while a slow batch is under way, however few they are."""
 RETRY_LOCKED, RETRY_LOCKED_SLOWEST = 0.02, 0.1
-"""Seconds until endings whose rows were locked are tried again. Mostly it was a renewal, or an operator's verb; else
-their leases may have run out, and they should come before a reaper."""
+"""Seconds until endings whose rows were locked are tried again. Mostly a renewal or an operator's verb holds the lock;
+otherwise their leases may have run out, and the endings should arrive before a reaper does."""
 LOCKED_LONG = 2.0
 """Seconds of waiting for a locked row after which a warning is logged."""
 
@@ -55,7 +55,7 @@ class Written(NamedTuple):
 
 
 class Effects(NamedTuple):
-    """What the endings of a batch may mean for others."""
+    """Effects that the endings of a batch may have on other jobs, watchers and hooks."""
 
     frees: bool
     """The next job of a lane, the job itself, or a job that waits for a slot may be claimable now."""
@@ -96,7 +96,7 @@ class Settler:
         waiting = self._waiting
         waiting.append((run, outcome))
         if not 1 < len(waiting) < LARGE_BATCH:
-            # Between those `_may_send` has nothing new to say until the batch that is under way ends.
+            # Between these two sizes `_may_send` gives the same answer until the batch under way ends.
             self._more.set()
 
     def __len__(self) -> int:
@@ -152,7 +152,7 @@ class Settler:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, RETRY_LOCKED_SLOWEST)
                 batch = list(self._locked)
-                # Others may have come behind them meanwhile.
+                # Other endings may have been appended meanwhile.
                 self._locked[: len(batch)] = await self._settle(batch)
                 if self._locked and time.monotonic() >= warn_at:
                     warn_at = float("inf")
@@ -164,8 +164,8 @@ class Settler:
                 self._empty.set()
 
     async def _settle(self, batch: list[Entry], doubtful: bool = False) -> list[Entry]:
-        """Write these endings and report them; returns those whose rows were locked. With `doubtful` an earlier try may
-        have arrived though its answer was lost."""
+        """Write these endings and report them; returns those whose rows were locked. `doubtful`: an earlier try may
+        have arrived although its reply was lost."""
         try:
             written = await self._write(batch, doubtful)
         except Exception:
@@ -221,15 +221,15 @@ class Settler:
         return Written(accepted, fenced, unfinished + locked)
 
     def _finish_streams(self, batch: list[Entry]) -> tuple[list[Entry], list[Entry]]:
-        """Write what the runs have emitted before their endings: a reader who sees a job at rest sees all of it. The
-        second list holds the entries for which this must be tried again: their rows are locked."""
+        """Write the attempts' updates before their endings: a reader who sees a job at rest sees all its updates. The
+        second list holds the entries whose rows are locked: they must be tried again."""
         streams = [run.stream for run, _ in batch if run.stream is not None]
         unwritten = self.events.finish(streams) if streams else None
         return _split(batch, lambda run: run.stream in unwritten) if unwritten else (batch, [])
 
     def _endings_of(self, batch: list[Entry], doubtful: bool) -> tuple[list[Ending], Effects]:
-        """The endings to send, without those that an earlier try has stored. In one loop: this is done for every
-        job."""
+        """Return the endings to send, without those that an earlier try has stored. One loop does it all: it runs for
+        every job."""
         stored = self._arrived([run for run, _ in batch]) if doubtful else set()
         endings, frees, grouped, listened = [], False, False, False
         tasks = self.hooks.notified_tasks
@@ -258,8 +258,8 @@ class Settler:
             self.hooks.hint()
 
     def _fenced(self, runs: Sequence[Attempt], refused: set[str], doubtful: bool) -> list[Attempt]:
-        """Attempts that were refused although the database has no success of their own. An earlier try may have been on
-        its way when we looked, and so may a `ctx.complete` whose reply was lost."""
+        """Return the refused attempts, except those whose ending is stored after all: an earlier try, or a
+        `ctx.complete` whose reply was lost, may have been on its way at the last read."""
         fenced = [run for run in runs if run.grant.id in refused]
         landed = self._arrived([run for run in fenced if doubtful or run.in_doubt])
         return [run for run in fenced if run not in landed]

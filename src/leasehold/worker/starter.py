@@ -1,4 +1,4 @@
-"""The starter: begins granted jobs, on the loop or in a thread, and passes on how they ended."""
+"""The starter: begins granted jobs, on the loop or in a thread, and passes on their outcomes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from leasehold.worker.writers import EventWriter
 logger = logging.getLogger("leasehold.worker")
 
 LONGEST_TURN = 0.02
-"""Most seconds for which starting jobs may block the loop."""
+"""Longest time, in seconds, for which starting jobs may block the loop."""
 AHEAD = 0.05
 """Seconds: plain jobs that will get a thread within this time are claimed before a thread is free."""
 MOST_AHEAD = 60
@@ -68,7 +68,7 @@ class Starter:
         self.in_threads = 0
         self.external = 0
         self._queued: dict[Attempt, None] = {}
-        """Attempts waiting for a thread. `pop` is atomic: the thread or watch that pops one owns it."""
+        """Attempts waiting for a thread. `pop` is atomic: the thread or the watchdog that pops one owns it."""
         self._left_threads: deque[tuple[Attempt, Outcome | None, float]] = deque()
         self._collecting = False
         self._pace = UNHURRIED
@@ -76,10 +76,10 @@ class Starter:
 
     # -- start -----------------------------------------------------------------------------------------------------
     async def start(self, grants: Sequence[Grant], sent_at: float) -> None:
-        """Start what one claim has brought."""
+        """Start the jobs of one claim."""
         began_at = time.monotonic()
         log_starts(grants)
-        # Hold all before the first begins: it may take its time, and the leases of the others must be renewed.
+        # Hold all before the first begins: it may run for long, and the leases of the others must be renewed.
         for run in self._hold(grants, sent_at):
             self._begin(run)
             if time.monotonic() - began_at > LONGEST_TURN:
@@ -88,7 +88,7 @@ class Starter:
                 began_at = time.monotonic()
 
     def start_one(self, grant: Grant, sent_at: float) -> Attempt:
-        """Start a job that was granted to this worker outside its queues. On its loop."""
+        """Start a job that was granted to this worker outside its queues. Call this on the loop."""
         log_starts([grant])
         (run,) = self._hold([grant], sent_at)
         self._begin(run)
@@ -105,7 +105,7 @@ class Starter:
             self.settler.put(run, Detached(reason) if grant.execution_site else HandedBack(reason))
 
     def _hold(self, grants: Sequence[Grant], sent_at: float) -> list[Attempt]:
-        """From here on their leases are renewed, and they take places, though no handler has begun yet."""
+        """Make the attempts: from here on their leases are renewed and they take places; no handler has begun yet."""
         tasks, held, now = self.tasks, self.attempts.held, time.monotonic()
         journal, events, resources = self.journal, self.events, self.resources
         runs = []
@@ -159,12 +159,12 @@ class Starter:
     @property
     def thread_room(self) -> int:
         """How many plain jobs could be started now: one for every free thread, and as many more as will soon get a
-        thread, judging by the last ones. Otherwise quick jobs would wait for the database most of the time."""
+        thread at the pace of the last jobs. Otherwise quick jobs would wait for the database most of the time."""
         ahead = min(int(AHEAD / max(self._pace, 1e-6)), MOST_AHEAD) * self.thread_count
         return self.thread_count + ahead - self.in_threads
 
     def take_back(self, now: float) -> None:
-        """Hand back attempts that wait for a thread which others do not free: another worker may have one."""
+        """Hand back attempts that have waited too long for a thread: another worker may have a free one."""
         for run in list(self._queued):
             if now < run.held_at + LONGEST_IN_LINE or self._queued.pop(run, run) is run:
                 continue  # it has just begun

@@ -1,4 +1,4 @@
-"""The worker: puts its roles together, starts and stops them, and minds the process that they live in."""
+"""The worker: creates, starts and stops its roles, tunes their process and handles SIGTERM."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ PRESENCE_EVERY = 10.0
 
 
 _threads = Threads(16, "worker")
-"""Separate from those of async twins, which may all wait for a worker to start: `run_now` and `run_by_id` host one."""
+"""Separate from async methods' threads: `run_now` and `run_by_id` may block all of those until a worker starts."""
 
 
 class Worker:
@@ -113,7 +113,7 @@ class Worker:
             await self.finished()
 
     async def finished(self) -> None:
-        """Wait until it claims nothing more: it drains, or, in a burst, nothing is left."""
+        """Wait until the worker claims no more jobs: it drains, or, in a burst, nothing is left."""
         await self._finished.wait()
 
     async def __aenter__(self) -> Self:
@@ -139,7 +139,7 @@ class Worker:
                     )
                 )
             if self.settings.burst:
-                # Make what is due before it looks for work; no tick comes by itself while it ends.
+                # Enqueue what is due before the first claim: a burst runs no scheduler in the background.
                 await _threads.call(self._scheduler.once)
             await _threads.call(self.deliverer.register)
             for role in self._roles:
@@ -156,8 +156,8 @@ class Worker:
             return self
 
     def _check_results(self) -> None:
-        """Refuse now a task whose results cannot be kept, not when its work is done. A worker that claims nothing
-        checks when it gets a job."""
+        """Raise now, not after a job's work, if results of a task cannot be stored. A worker without claims checks when
+        it gets a job."""
         files = any(task.settings.result == "file" for task in self._tasks.values())
         self._store.check_results(needed=files and self.settings.claims)
 
@@ -178,7 +178,7 @@ class Worker:
         store, settings = self._store, self.settings
         self._loop = loop
         self._changed = asyncio.Event()
-        """There may be work, or a place for it: the intake waits for this."""
+        """Set when there may be work, or a free place for it: the claimer waits for this."""
         freed = self._changed.set
         self._executor = StoreThreads()
         self.events = EventWriter(store)
@@ -275,19 +275,19 @@ class Worker:
         self._finished.set()
 
     def _stop_claiming(self) -> None:
-        """The program around us is ending. It may first finish its own work, such as open requests; running jobs go on
-        meanwhile, and their grace begins when our block ends."""
+        """The surrounding program is ending. It may first finish its own work, such as open requests; running jobs go
+        on meanwhile, and their grace begins when the worker's block ends."""
         logger.info("SIGTERM: no new jobs; %d running", len(self.attempts.unfinished()))
         self._scheduler.retire()
         self._intake.drain()
         self._presence.nudge()
 
     def sites_of(self, task: str) -> list[str]:
-        """The sites where it can adopt executions of this task."""
+        """The sites where this worker can adopt executions of the task."""
         return self._intake.sites_of(task)
 
     def health(self) -> Health:
-        """Whether it is healthy, and what is wrong if not."""
+        """Whether the worker is healthy, and what is wrong if not."""
         return judge(
             self._intake, self.attempts, self.settler, self.settings, finished=self._finished.is_set()
         )
@@ -336,7 +336,7 @@ class Worker:
             loop.call_soon_threadsafe(call)
 
     def _report(self) -> float:
-        """Report this worker, for `why`; and check that the claim loop still runs."""
+        """Record this worker in the database, for `why`, and log its health problems."""
         health = self.health()
         if not health.ok:
             logger.error("unhealthy: %s", "; ".join(health.problems))

@@ -1,8 +1,8 @@
-"""Background writers: what attempts have reported, and batches of steps that they have not written for a while.
+"""Background writers: one stores what attempts report, the other stores batches of steps that are overdue.
 
 A handler's report only appends to a list in memory. The list is written every quarter of a second, at once when it is
-long, and before the job's ending: a reader who sees a job at rest sees all its reports. What could not be written stays
-in the list, in order, and is tried again; by each note's place the store knows what it already has.
+long, and before the job's ending: a reader who sees a job at rest sees all its reports. Notes that could not be written
+stay in the list, in order, for the next try; each note's place shows the store what it already has.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class EventWriter(Service):
     def put(
         self, stream: RunStream, kind: str, data: str | None = None, key: str | None = None, text: str = ""
     ) -> bool:
-        """Callable from any thread. Returns False if too much is waiting."""
+        """Add a note. Callable from any thread. Returns False if too many notes wait."""
         with self._changed:
             if stream.closed:
                 return True
@@ -81,7 +81,7 @@ class EventWriter(Service):
             self._changed.wait_for(lambda: stream.closed or not stream.full, seconds)
 
     def wait_until_taken(self, stream: RunStream, upto: int, seconds: float) -> bool:
-        """Raises LeaseLost if the notes can never be stored."""
+        """Return whether the notes were stored in time. Raises LeaseLost if they can never be stored."""
         with self._changed:
             done = self._changed.wait_for(lambda: stream.closed or stream.taken >= upto, seconds)
             if stream.taken < upto and stream.closed:
@@ -90,8 +90,8 @@ class EventWriter(Service):
 
     # -- to the database -------------------------------------------------------------------------------------------
     def write(self, streams: Iterable[RunStream]) -> set[RunStream]:
-        """Write what these attempts have reported so far. Returns those with notes left: their rows are locked, and the
-        others do not wait for them. Raises StoreError: nothing is lost, it is tried again."""
+        """Write what these attempts have reported so far. Returns the streams whose rows are locked: they keep notes,
+        and the others do not wait for them. Raises StoreError: the notes stay for the next try."""
         locked: set[RunStream] = set()
         with self._writing:
             targets = [(stream, stream.place) for stream in streams]
@@ -102,8 +102,8 @@ class EventWriter(Service):
         return locked
 
     def finish(self, streams: Sequence[RunStream]) -> set[RunStream]:
-        """Before these attempts are settled: write everything they reported, and accept no more. Returns those that are
-        not written yet. Raises StoreError."""
+        """Write everything that these attempts reported, before they are settled, and accept no more. Returns the
+        streams that are not written yet. Raises StoreError."""
         locked = self.write(streams)
         with self._changed:
             for stream in streams:
@@ -151,7 +151,7 @@ class EventWriter(Service):
         return locked
 
     def _write_singly(self, batch: list[tuple[RunStream, RunNotes]], error: Exception) -> set[RunStream]:
-        """Not a database failure: a note that it refuses must not hold up the rest."""
+        """Write the notes one by one: the database is up but refused one, which must not hold up the rest."""
         pieces = [
             (stream, RunNotes(run.id, run.token, run.attempt, (note,)))
             for stream, run in batch
@@ -191,7 +191,7 @@ BATCHES_IDLE = 3600.0
 
 
 class BatchWriter:
-    """The first batch starts its thread: most workers never have one."""
+    """Writes overdue batches of steps. The first batch starts its thread: most workers never have one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from leasehold import Leasehold
 
     app: Leasehold
-    """The project's app. It is made at its first use, which sets Django up if that was not done."""
+    """The project's app. Its first use makes it, and sets Django up if no one has done so."""
 
 __all__ = ["app", "in_transaction"]
 

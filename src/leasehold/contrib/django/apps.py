@@ -12,5 +12,5 @@ class LeaseholdConfig(AppConfig):  # type: ignore[misc] # Django has no types
     verbose_name = "Leasehold"
 
     def ready(self) -> None:
-        # Made here, not at its first use: a wrong setting is reported when Django starts.
+        # The app is made here, not at its first use, so that Django reports a wrong setting when it starts.
         autodiscover_modules(*the_project().configuration.tasks)

@@ -23,8 +23,7 @@ from leasehold.errors import DriverMissing
 from leasehold.types import Run
 
 # -- connections around an attempt -------------------------------------------------------------------------------------
-# They are top-level functions, because a job in its own process imports
-# them.
+# These are top-level functions, because a job in its own process imports them.
 
 
 def tidy(run: Run, call_next: Callable[[], Any]) -> Any:
@@ -52,8 +51,8 @@ T = TypeVar("T", bound=Task[..., ..., Any, Any])
 
 
 def in_transaction(task: T) -> T:
-    """Return the task so that it is enqueued as Django saves a row: in the open `transaction.atomic()` block of the
-    database that `LEASEHOLD["DATABASE"]` names, committed or rolled back with it; without such a block, at once.
+    """Return the task, to enqueue it as Django saves a row: in the open `transaction.atomic()` block of the database
+    that `LEASEHOLD["DATABASE"]` names, committed or rolled back with the block; without such a block, at once.
 
     In a sandbox of `leasehold.testing` the jobs go to the sandbox, at once."""
     project = the_project()
@@ -186,7 +185,7 @@ class Project:
 def the_project() -> Project:
     global _project
     # Needed in `leasehold worker leasehold.contrib.django:app` and in the process of one job. Not while Django loads
-    # its apps, when a module of theirs may import this app.
+    # its apps: one of their modules may import this app.
     if not (apps.ready or apps.loading):
         django.setup()
     with _lock:
@@ -207,8 +206,8 @@ def _made() -> Project:
 
 
 def leave_no_session(run: Run, call_next: Callable[[], Any]) -> Any:
-    """Wrap a plain task in a test: its thread gets no more work, and Django cannot drop a database in which a session
-    is left, whatever CONN_MAX_AGE says."""
+    """Wrap a plain task in a test: close its connections whatever CONN_MAX_AGE says. The thread gets no more work, and
+    Django cannot drop a database that has an open session."""
     try:
         return call_next()
     finally:

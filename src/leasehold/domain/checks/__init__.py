@@ -1,1 +1,1 @@
-"""Input, checked once."""
+"""Checks of input: each value is checked once."""

@@ -1,10 +1,10 @@
-"""JSON Schema (2020-12), as far as ordinary types need it: what a question's answer must look like.
+"""Checks schemas of questions and answers to them: JSON Schema (2020-12), as far as ordinary types need it.
 
-An answer may come from a process that does not have the question's Python type, so the schema itself is checked. A
-schema with an unknown keyword is refused when the question is asked: an answer is never checked by halves. So one
-table, at the end, pairs both halves of each keyword (may a schema say this? does a value fit it?).
-tests/domain/test_json_schema_oracle.py compares the verdicts with those of the `jsonschema` package, which costs five
-packages, one of them compiled.
+An answer may come from a process that does not have the question's Python type, so the schema itself is
+checked. A schema with an unknown keyword is refused when the question is asked, so that no answer is checked
+in part only. One table, at the end, pairs the two checks of each keyword (is the schema valid? does a value
+fit it?). tests/domain/test_json_schema_oracle.py compares the verdicts with those of the `jsonschema`
+package, which costs five packages, one of them compiled.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SILENT = frozenset({
     "$schema", "$id", "$comment", "$defs", "definitions", "title", "description", "default", "examples", "deprecated",
     "readOnly", "writeOnly", "format", "discriminator",  # the last names the part of `oneOf` that is meant
 })  # fmt: skip
-"""Keywords that no answer can break."""
+"""Keywords that restrict no answer."""
 
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "null": lambda value: value is None,
@@ -44,7 +44,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 _HOLD_ONE = frozenset({"additionalProperties", "propertyNames", "items", "not"})
 _HOLD_NAMED = frozenset({"$defs", "definitions", "properties", "patternProperties"})
 _HOLD_LISTED = frozenset({"prefixItems", "anyOf", "oneOf", "allOf"})
-"""Keywords by how they hold schemas: a reference leads through them alone, to what was checked."""
+"""Keywords by how they hold schemas: a reference may lead only through these, to a schema that was checked."""
 
 
 @frozen
@@ -67,7 +67,7 @@ def check_schema(schema: object) -> Mapping[str, Any]:
 
 
 def first_problem(value: Any, schema: Mapping[str, Any]) -> Problem | None:
-    """What is wrong with a value of plain JSON, if anything is."""
+    """Return the first problem of a plain JSON value. None: the value fits the schema."""
     return next(_problems(value, schema, _Position(schema)), None)
 
 
@@ -134,7 +134,7 @@ def _names(wanted: object, at: _Position) -> Sequence[str]:
 
 
 def _takes_anything(wanted: object, at: _Position) -> None:
-    """`const`: any value will do."""
+    """Accept any value, for `const`."""
 
 
 def _takes_number(wanted: object, at: _Position) -> None:
@@ -166,7 +166,7 @@ def _takes_pattern(wanted: object, at: _Position) -> None:
 
 
 def _takes_reference(wanted: object, at: _Position) -> None:
-    """A circle of references alone would never come to a schema that checks anything."""
+    """Refuse references that only lead to each other: they never reach a schema that checks anything."""
     target: object = {"$ref": wanted}
     for _ in range(DEEPEST):
         if not isinstance(target, Mapping) or "$ref" not in target:
@@ -305,7 +305,7 @@ def _one_of(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Pro
 
 
 def _nearest(value: Any, wanted: Any, at: _Position) -> Problem:
-    """Of several that do not fit, the one whose first problem lies deepest is the one that was meant."""
+    """Return the problem of the alternative that was probably meant: its first problem lies deepest."""
     found = [next(_problems(value, inner, at)) for inner in wanted]
     deepest = max(found, key=lambda problem: len(problem[0]))
     return deepest if len(found) == 1 or deepest[0] != at.path else (at.path, "fits none of the alternatives")
@@ -336,7 +336,7 @@ def _multiple_of(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterato
 
 
 def _written(number: float) -> Fraction:
-    """The number as JSON writes it: 0.1 is a tenth, and 0.3 three of them."""
+    """Return the number as JSON writes it: 0.1 is exactly one tenth, and 0.3 is a multiple of it."""
     return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
 
 
@@ -361,7 +361,7 @@ def _is_number(value: object) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Compare two JSON values. In JSON true is not 1, although Python says so."""
+    """Compare two JSON values. In JSON, true is not equal to 1; in Python it is."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list | tuple):

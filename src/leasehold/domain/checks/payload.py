@@ -1,7 +1,7 @@
-"""Encodes JSON that means the same on every store, or raises an error that names the field; cursors are such JSON.
+"""Encodes JSON that means the same on every store, or raises an error that names the field; also page cursors.
 
 NaN and infinities are not JSON. PostgreSQL keeps no NUL in text and no lone surrogate in UTF-8; SQLite would accept
-both and return something else. So they are refused here, before a store gets them.
+both and return something else. So all of them are refused here, before a store gets them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ENCODER = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(","
 
 
 def encode(value: Any, field: str, limit: Limit = IN_ROW) -> str:
-    """Encode compact JSON text. The common case costs one dump; only a failure searches for the faulty part."""
+    """Encode a value as compact JSON. The common case costs one dump; only a failure searches for the faulty part."""
     try:
         text = _ENCODER.encode(value)
         size = len(text.encode("utf-8"))
@@ -125,7 +125,7 @@ def cursor_of(*parts: str | int) -> str:
 
 
 def parts_of(cursor: str, *tasks: type[str] | type[int]) -> tuple[str | int, ...]:
-    """Decode the key, and check the types of its parts. Raises InvalidInput."""
+    """Decode a cursor, and check the types of its parts. Raises InvalidInput."""
     try:
         if len(cursor) > LONGEST_CURSOR:
             raise ValueError
@@ -136,7 +136,7 @@ def parts_of(cursor: str, *tasks: type[str] | type[int]) -> tuple[str | int, ...
     if not isinstance(parts, list) or [type(part) for part in parts] != list(tasks):
         raise InvalidInput("cursor", "is not a cursor of this list", "give `next` of the previous page")
     for part in parts:
-        # A caller may have made the cursor up: every store must be able to compare with it.
+        # A caller may have invented the cursor: every store must be able to compare with its parts.
         if isinstance(part, str):
             check_text(part, "cursor")
         elif not 0 <= part <= LARGEST_NUMBER:

@@ -58,7 +58,7 @@ def _parse(value: Duration) -> float | None:
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST = datetime(1, 1, 3, tzinfo=UTC)
 LATEST = datetime(9999, 12, 29, tzinfo=UTC)
-"""Python's calendar ends shortly after, and an instant near its end cannot be expressed in every time zone."""
+"""Python's calendar ends shortly after this, and not every time zone can express an instant near its end."""
 
 
 def checked_instant(instant: object, field: str) -> datetime:

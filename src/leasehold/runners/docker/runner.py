@@ -1,7 +1,7 @@
 """Runs containers on a Docker engine of this machine, each started at most once: a fence decides who may start one.
 
 The engine keeps a container's state, exit code and log; the execution's folder keeps who may start it, and that it was
-started. Read both together: first the folder, then the engine, and before "it has vanished" the folder again.
+started. Read both together: first the folder, then the engine, and the folder again before reporting VANISHED.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ class DockerRunner(Runner[ContainerSpec]):
         if now >= until:
             self.engine.send("POST", f"/containers/{container.id}/kill", {"signal": "SIGKILL"})
         elif not is_requested:
-            # The engine sends the signal, waits and kills by itself. If it restarts meanwhile it forgets: then a later
-            # call finds the time over.
+            # The engine sends the signal, waits and kills by itself. If it restarts meanwhile, it forgets the kill:
+            # then a later call finds the time over, and kills.
             self.engine.send("POST", f"/containers/{container.id}/stop", {"t": math.ceil(until - now)})
             write_durably(run / "stop", {"until": until, "is_requested": True})
 
@@ -406,7 +406,7 @@ def _read_stop(run: Path) -> dict[str, Any] | None:
 
 
 # -- the fence ---------------------------------------------------------------------------------------------------------
-# The fence is the folder that it mounts: without it the engine refuses the start.
+# The fence is the folder that a container mounts: without that folder the engine refuses the start.
 #
 # The files of an execution, besides `token.N`, `tombstone` and `stop`, which mean the same as for the subprocess
 # runner:

@@ -1,6 +1,6 @@
 """The spec of a container, an allow-list, and the files in the folder that it mounts.
 
-What is not a field here cannot be requested.
+A setting that is not a field here cannot be requested.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HOME = "/leasehold"
 """Where a container finds its inputs and leaves its result and outputs."""
 OUR_LABELS = "leasehold."
 LEAST_MEMORY = 6 * 1024 * 1024
-"""The engine accepts no less."""
+"""The smallest limit that the engine accepts."""
 LOG_FILES = 4
 """The engine drops the oldest file: three quarters of `output_limit` are always kept."""
 

@@ -1,1 +1,1 @@
-"""What the verbs stand on: sessions, statements, rows, migrations, wake-ups."""
+"""The layer below the verbs: sessions, statements, rows, migrations, wake-ups."""

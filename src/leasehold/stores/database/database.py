@@ -1,4 +1,4 @@
-"""The seam between the verbs and a database: named statements, short transactions, one clock."""
+"""The interface between the verbs and a database: named statements, short transactions, one clock."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 class Clock(Protocol):
-    """Where time comes from. `now()` of None means: the database's own clock."""
+    """The source of time. If `now()` returns None, the database's own clock counts."""
 
     def now(self) -> datetime | None: ...
 
@@ -36,7 +36,7 @@ class Session(Protocol):
 
     @property
     def in_doubt(self) -> bool:
-        """Whether a try before this one may have been done: its answer was lost."""
+        """Whether an earlier try may have been committed: its reply was lost."""
 
     def rows(self, statement: str, /, **parameters: Any) -> list[Row]:
         """Run a statement; each row as a dict of plain Python values."""
@@ -48,35 +48,35 @@ class Session(Protocol):
         """Run a statement, without its rows."""
 
     def listing(self, names: Sequence[str], /, **parameters: Any) -> list[Row]:
-        """Run a statement put together from the named parts, in order."""
+        """Run a statement assembled from the named parts, in order."""
 
 
 class Database(Protocol):
-    """A dialect: connections, retries of what the database asks to be retried, errors translated into ours."""
+    """A dialect: opens connections, repeats work when the database requires it, translates its errors into ours."""
 
     @property
     def clock(self) -> Clock: ...
 
     @property
     def label(self) -> str:
-        """What to call it in messages; never with a password."""
+        """The database's name in messages; never with a password."""
 
     @property
     def family(self) -> str:
-        """The label of the store that knows of it: its own, unless it is a tenant's."""
+        """For a tenant's database the label of the store that lists the tenant, otherwise its own."""
 
     def transact(self, work: Callable[[Session], T], *, idempotent: bool = False) -> T:
         """Run `work` in one short write transaction. Serialization failures, deadlocks and a lost race for a lane
-        repeat it, so `work` must not have effects outside the session; so does, once, a lost connection. If the
-        reply to the commit was lost, the work may have been done: then only `idempotent` work is repeated."""
+        repeat it, a lost connection once, so `work` must not have effects outside the session. If the reply to the
+        commit was lost, the transaction may be committed: then only `idempotent` work is repeated."""
 
     def single(self, work: Callable[[Session], T], *, idempotent: bool = False) -> T:
-        """Run `work`, which is exactly one statement: it is a transaction by itself, without the round trips of
-        BEGIN and COMMIT. Repeated as in `transact`; if its connection is lost, only what is `idempotent`."""
+        """Run `work`, exactly one statement, as a transaction of its own, without the round trips of BEGIN
+        and COMMIT. Repeats as `transact` does; after a lost connection it repeats only `idempotent` work."""
 
     def lend(self, seconds: float) -> AbstractContextManager[tuple[Session, Any]]:
-        """A write transaction for a block of the user's: the session, and the driver's connection under it, for this
-        block alone. After `seconds` it is rolled back even if the block hangs, and Overdue is raised."""
+        """Open a write transaction for a block of user code; yields the session and the driver's connection under it,
+        for this block alone. After `seconds` it is rolled back even if the block hangs, and Overdue is raised."""
 
     def read(self, work: Callable[[Session], T]) -> T:
         """Run `work` for reading."""
@@ -85,14 +85,14 @@ class Database(Protocol):
         """The number of the last migration; 0: there is no schema yet."""
 
     def refuses_data(self, error: Exception) -> bool:
-        """Whether the database refused the values of a statement, as opposed to its circumstances."""
+        """Whether the error means that the database refused a statement's values, not that something else failed."""
 
     def close(self) -> None: ...
 
 
 class Columns:
     """Records as parallel columns, for the hot statements: `:name.column` is one array on PostgreSQL; on SQLite `:name`
-    is a JSON array of rows. Taking JSON objects apart would be the larger part of such a statement."""
+    is a JSON array of rows. Parsing JSON objects would take most of such a statement's time."""
 
     __slots__ = ("columns",)
 
@@ -105,7 +105,7 @@ class Overdue(Exception):
 
 
 class Records:
-    """A list of flat records, sent as one JSON parameter: one statement and one round trip whatever their number."""
+    """A list of flat records, sent as one JSON parameter: any number of them takes one statement and one round trip."""
 
     __slots__ = ("items",)
 
@@ -113,14 +113,14 @@ class Records:
         self.items = items
 
 
-# -- code inside a transaction that a handler has in its hands ---------------------------------------------------------
-# Whatever else it writes to the same store would wait for that transaction: on SQLite, which has one writer, for
-# itself, until its time is up; on PostgreSQL it would be committed apart from it, whatever becomes of the block. So it
-# is refused at once, the same on both.
+# -- code inside a transaction that a handler has open -----------------------------------------------------------------
+# Any other write of that code to the same store is refused at once, on both databases. On SQLite, which has
+# one writer, it would wait for the code's own transaction until the time limit. On PostgreSQL it would be
+# committed on its own, even if the block is rolled back.
 
 
 class _Block:
-    """Of one transaction. Tasks that are started in the block inherit it, and may outlive it: hence the flag."""
+    """One transaction's block. An asyncio task started in it inherits it and may outlive it: hence `is_open`."""
 
     def __init__(self, store: str, outer: _Block | None) -> None:
         self.store = store
@@ -133,7 +133,7 @@ _block: ContextVar[_Block | None] = ContextVar("leasehold_block", default=None)
 
 @contextmanager
 def inside_transaction(store: str) -> Iterator[None]:
-    """For the code of the block: in its own context, not in that of a thread which opens the transaction for it."""
+    """Mark a block as inside a transaction. Enter it in the context of the block's code, not of a helper thread."""
     outer = _block.get()
     block = _Block(store, outer)
     _block.set(block)
@@ -146,7 +146,7 @@ def inside_transaction(store: str) -> Iterator[None]:
 
 @contextmanager
 def beside_transaction() -> Iterator[None]:
-    """For what may be written beside it, because it is true whatever becomes of the block."""
+    """Allow writes beside the open transaction, for facts that hold even if the block is rolled back."""
     block = _block.get()
     _block.set(None)
     try:
@@ -156,7 +156,7 @@ def beside_transaction() -> Iterator[None]:
 
 
 def refuse_inside(store: str) -> None:
-    """Before a write to this store begins."""
+    """Raise InvalidInput if a transaction is open on this store in this context; called before each write."""
     block = _block.get()
     if block is not None:
         _refuse(block, store)

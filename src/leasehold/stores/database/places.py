@@ -1,7 +1,7 @@
-"""Rows to values and back, the same for every dialect: a job and the place it is in, its attempts, and all others.
+"""Conversion of rows to values and back, for every dialect: jobs and their places, attempts, other records.
 
-Nothing here touches a database. `assemble` and `row_of` are each other's inverse; the view `job_row` shows the same as
-`assemble`, and tests/stores/test_places.py compares the two.
+Nothing here touches a database. `assemble` and `row_of` are inverse to each other; the view `job_row` shows
+the same as `assemble`, and tests/stores/test_places.py compares the two.
 """
 
 from __future__ import annotations
@@ -87,12 +87,12 @@ BOOLEANS = frozenset(
 R = TypeVar("R")
 
 COLUMNS = {"group": "group_name"}
-"""Fields that have another name than their column."""
+"""Fields whose column has another name."""
 _COLUMNS_OF_JOB = frozenset(COLUMNS.get(f.name, f.name) for f in fields(Job))
 
 
 def record_of(cls: type[R], row: Row, **more: Any) -> R:
-    """A record from a row with a column for each field; `more` gives fields that need more than the column's value."""
+    """Build a record from a row with a column per field; `more` gives the fields that are not plain column values."""
     values = row | more
     for name, column in COLUMNS.items():
         if name in cls.__annotations__ and column in values:
@@ -101,7 +101,7 @@ def record_of(cls: type[R], row: Row, **more: Any) -> R:
 
 
 def job_from_row(row: Row) -> Job:
-    """A row of the view job_row. Columns that this code does not know are passed over: a newer schema may have more."""
+    """Build a job from a row of the view job_row. Unknown columns are ignored: a newer schema may have more."""
     values = {name: value for name, value in row.items() if name in _COLUMNS_OF_JOB}
     values["state"] = State(values["state"])
     values["policy"] = Policy.load(values["policy"])
@@ -112,7 +112,7 @@ def job_from_row(row: Row) -> Job:
 
 
 def tags_of(text: str | None) -> tuple[str, ...]:
-    """Unreadable text counts as no tags: a row that was edited by hand must not break a list for all others."""
+    """Parse the column `tags`. Unreadable text counts as no tags: one row edited by hand must not break a list."""
     try:
         found = json.loads(text) if text else []
     except ValueError:
@@ -124,11 +124,11 @@ def tags_of(text: str | None) -> tuple[str, ...]:
 
 _WENT_WRONG = frozenset({"failed", "timed_out", "lost", "crashed", "abandoned", "breached", "snoozed"})
 _ENDS = _WENT_WRONG | {"asked", "stopped", "handed_back", "detached"}
-"""Events of the history that end a run."""
+"""History events that end an attempt."""
 
 
 def records_of(runs: Sequence[Row], history: Sequence[Row]) -> list[AttemptRecord]:
-    """By lease, oldest first. What an operator made of the job afterwards is not about the run."""
+    """Build the attempt records, oldest first. An operator's later changes of the job are left out."""
     ends = {
         entry["token"]: entry
         for entry in history
@@ -156,8 +156,8 @@ def _record(run: Row, end: Row | None) -> AttemptRecord:
 
 
 class Place(StrEnum):
-    """The tables that a job's moving row can be in, in the order of life. A probe that follows this order finds a job
-    in one pass: hot statements only move it forward."""
+    """The tables that a job's moving row can be in, in the order of a job's life. A probe in this order finds
+    a job in one pass: hot statements only move it forward."""
 
     READY = "ready"
     LANE = "lane_place"
@@ -171,7 +171,7 @@ PARKED_STATES = {State.PENDING: 1, State.WAITING: 2, State.PAUSED: 3, State.RUNN
 ENDED_STATES = {State.SUCCEEDED: 1, State.CANCELLED: 2, State.FAILED: 3, State.TIMED_OUT: 4}
 STOPS: dict[Flag | None, int] = {None: 0, Flag.FINISH: 1, Flag.PAUSE: 2, Flag.CANCEL: 3}
 DEADLINE, START_BY = 1, 2
-"""What a time limit is about."""
+"""The two time limits of a job, as stored."""
 
 _PARKED = {number: state for state, number in PARKED_STATES.items()}
 _ENDED = {number: state for state, number in ENDED_STATES.items()}
@@ -271,7 +271,7 @@ def _ended(row: Row, side: Row) -> dict[str, Any]:
 
 
 def _last_error(state: State, row: Row, side: Row) -> str | None:
-    """Of a job that has succeeded none: those of earlier runs stand in their records."""
+    """The job's error; none if it has succeeded: the attempt records keep the errors of earlier attempts."""
     if state is State.SUCCEEDED:
         return None
     found: str | None = row["error"] if row["error"] is not None else side["error"]
@@ -279,7 +279,7 @@ def _last_error(state: State, row: Row, side: Row) -> str | None:
 
 
 def as_stored(move: Move, now: datetime) -> Job:
-    """A decided job as the next reader will see it: what no row keeps of it is left out."""
+    """Return a decided job as the next reader will see it, without the values that no row stores."""
     job = replace(move.job, updated_at=_updated_at(move, now))
     if job.state in ENDED_STATES:
         unmet = job.unmet if job.state is State.TIMED_OUT else 0
@@ -356,9 +356,9 @@ def failure_state_of(before: Job, after: Job) -> dict[str, Any] | None:
         names += ["started_at", "error"]
         if will is not Place.PARKED:
             names.append("reason")
-    # What the row of a lease or an outcome has kept goes with it.
+    # Values that only the row in `lease` or `outcome` stores would be deleted with it.
     leaves = will is not Place.OUTCOME and was is not will and was in (Place.LEASE, Place.OUTCOME)
-    # The rows of the queue do not say since when a job is there.
+    # Rows in `ready` and `lane_place` do not store since when a job is there.
     queued = was is Place.PARKED and will in (Place.READY, Place.LANE)
     flagged = before.stop_requested is not after.stop_requested and will is Place.LEASE
     changed = any(getattr(before, name) != getattr(after, name) for name in names)
@@ -377,8 +377,8 @@ def failure_state_of(before: Job, after: Job) -> dict[str, Any] | None:
 
 
 def attempt_of(before: Job, after: Job, event: str | None, now: datetime) -> dict[str, Any] | None:
-    """The record of a grant that this move ends without ending the job, or of the attempt whose outcome a resume takes
-    away."""
+    """The record of a grant that this move ends without ending the job, or of the attempt whose outcome a
+    resume deletes."""
     was, will = place_of(before), place_of(after)
     if was is Place.LEASE and will not in (Place.LEASE, Place.OUTCOME):
         settled = after.settled_by is not None and after.settled_token == before.lease_token
@@ -403,18 +403,18 @@ def attempt_of(before: Job, after: Job, event: str | None, now: datetime) -> dic
     }
 
 
-# -- what stands beside ------------------------------------------------------------------------------------------------
+# -- rows beside the place ---------------------------------------------------------------------------------------------
 
 
 def holds_lane(job: Job) -> bool:
-    """It has started in its lane and keeps it, or halts it."""
+    """Whether the job has started in its lane and keeps it, or halts it."""
     if job.lane is None or job.state in (State.SUCCEEDED, State.CANCELLED, State.PENDING):
         return False
     return job.halts_lane if job.state in ENDED_STATES else job.lane_at == STARTED
 
 
 def stops_lane(job: Job) -> bool:
-    """It blocks its lane without having started in it."""
+    """Whether the job blocks its lane without having started in it."""
     return job.lane is not None and job.state is State.PAUSED and job.lane_at != STARTED
 
 
@@ -427,12 +427,12 @@ def holds_slots(job: Job) -> bool:
 
 
 def counts_as_live(job: Job) -> bool:
-    """For its group: it may still run, by itself or when it is resumed from a pause."""
+    """Whether its group counts the job as live: it may still run, by itself or after a pause."""
     return job.state in LIVE or job.state is State.PAUSED
 
 
 def time_limits_of(job: Job) -> set[tuple[int, datetime]]:
-    """The limits that a sweep must enforce. A paused job has none: its time is over when it is resumed."""
+    """The limits that a sweep must enforce. A paused job has none: they apply again once it is resumed."""
     if job.state not in LIVE:
         return set()
     given = {(DEADLINE, job.deadline_at)} if job.deadline_at is not None else set()

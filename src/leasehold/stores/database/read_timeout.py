@@ -11,8 +11,8 @@ _longest: ContextVar[float | None] = ContextVar("leasehold_longest_read", defaul
 
 @contextmanager
 def reads_within(seconds: float | None) -> Iterator[None]:
-    """Reads in this context, and in threads that copy it, raise ReadTooSlow after so many seconds. None: the database
-    sets the only limit. Writes are short, and always run to their end."""
+    """Reads in this context, and in threads that copy it, raise ReadTooSlow after `seconds`. None: the
+    database sets the only limit. Writes are short, and always run to their end."""
     token = _longest.set(seconds)
     try:
         yield

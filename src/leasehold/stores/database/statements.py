@@ -1,8 +1,8 @@
-"""Statements: named ones, read from .sql files; names that end up inside them; and numbered migrations.
+"""Named statements from .sql files, checks of names inside SQL text, and numbered migrations.
 
 A file holds `-- name: word` headers, each followed by comments that say why and by one statement with `:name`
-parameters. The same names and parameters stand in both dialects; tests/architecture checks it. What several statements
-share stands once, under a header `-- part: word`, and is put in where a line says `-- include: word`.
+parameters. Both dialects have the same names and parameters; tests/architecture checks this. Text that several
+statements share is written once, under a header `-- part: word`; a line `-- include: word` inserts it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def read_statements(package: str) -> dict[str, str]:
 
 
 def _included(body: str, parts: dict[str, str], name: str) -> str:
-    """A part may include others."""
+    """Replace each include line by its part, which may include other parts."""
 
     def part(match: re.Match[str]) -> str:
         if match[1] not in parts:
@@ -71,7 +71,7 @@ _SCHEMA = re.compile(r"[a-z][a-z0-9_]{0,47}")
 
 
 def checked_schema(name: str) -> str:
-    """A schema name ends up inside statements, so it is a plain lower-case word or it is refused."""
+    """Return the schema name. It goes into SQL text, so InvalidInput unless it is a plain lower-case word."""
     if not _SCHEMA.fullmatch(name) or name.startswith("pg_") or name == "information_schema":
         raise InvalidInput(
             "schema",
@@ -82,7 +82,7 @@ def checked_schema(name: str) -> str:
 
 
 LONGEST_IDENTIFIER = 63
-"""Bytes of a name that PostgreSQL keeps; it cuts off the rest without a word."""
+"""Bytes of a name that PostgreSQL keeps; it cuts off the rest without an error."""
 
 
 def tenant_schema(schema: str, tenant: str) -> str:

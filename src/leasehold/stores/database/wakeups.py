@@ -16,8 +16,8 @@ from leasehold.threads import ForkLock
 logger = logging.getLogger("leasehold.wakeups")
 
 NOTIFY_GAP = 0.01
-"""Seconds after which a deferred notification is sent. They are few, because every NOTIFY commit takes a lock of the
-whole PostgreSQL instance."""
+"""Seconds after which a deferred notification is sent. Notifications must be few: every NOTIFY commit takes a
+lock of the whole PostgreSQL instance."""
 NOTIFY_SILENCE = 0.8 * NOTIFY_GAP
 """After this quiet time the next INSERT carries the NOTIFY itself, which saves a statement."""
 
@@ -47,18 +47,18 @@ class Wakeups(Protocol):
     """The waiting side of hints. A hint only shortens a wait; a lost hint loses nothing else."""
 
     def wait(self, seconds: float) -> Hint:
-        """Block until something may have changed, at most `seconds`. The hint, or NOTHING."""
+        """Block until a hint arrives, at most `seconds`; returns the hint, or NOTHING."""
 
     def call(self, on_hint: Callable[[Hint], None]) -> bool:
         """Call this function with each hint as it comes, from the thread that receives it; `wait` then returns no
         hints. False: hints come only to a thread that calls `wait`."""
 
     def stir(self) -> None:
-        """There was work: more may follow soon."""
+        """Report that there was work: more may follow soon."""
 
     @property
     def listens(self) -> bool:
-        """Hints arrive, from other processes too. False: until they do, only polling finds changes."""
+        """Whether hints arrive, also from other processes. False: until they do, only polling finds changes."""
 
     def close(self) -> None: ...
 
@@ -108,7 +108,7 @@ class LocalListener:
 
 _listeners: dict[str, weakref.WeakSet[LocalListener]] = {}
 _listeners_lock = ForkLock()
-# The parent's listeners get nothing in a child, and a thread of the parent may have held a lock of one.
+# A child drops its parent's listeners: they get no hints there, and a thread of the parent may have held a lock.
 os.register_at_fork(after_in_child=_listeners.clear)
 
 
@@ -160,8 +160,8 @@ class NearWakeups:
 
 
 class NotifyThrottle:
-    """Notifies at once after a quiet time, else once more when NOTIFY_GAP is over: many callers, few notifications. A
-    caller that comes shortly before that notifies for all; a thread does it only if none comes."""
+    """Notifies at once after a quiet time, otherwise once more when NOTIFY_GAP is over: many callers, few
+    notifications. A caller shortly before that time notifies for all; a thread does so only if no caller comes."""
 
     def __init__(self, notify: Callable[[], None]) -> None:
         self._notify = notify
@@ -173,7 +173,7 @@ class NotifyThrottle:
         self._deferred = False
         self._watched = False
         self._never = threading.Event()
-        """Never set: to wait for it is to sleep, whatever a program or a test has made of time.sleep."""
+        """Never set: waiting for it sleeps, even if a program or a test has replaced time.sleep."""
         self._pid = os.getpid()
 
     def __call__(self) -> None:
@@ -183,8 +183,8 @@ class NotifyThrottle:
             self.defer()
 
     def due(self) -> bool:
-        """Whether to notify at once. If so, the caller takes the turn, and notifies in its own way, also for deferred
-        callers. A caller that then has nothing to send should call `defer`."""
+        """Whether to notify at once. If so, the caller must notify in its own way, also for deferred callers.
+        A caller that then has nothing to send should call `defer`."""
         if self._pid != os.getpid():
             self._forget()
         with self._lock:
@@ -208,7 +208,7 @@ class NotifyThrottle:
             self._watched = False
 
     def flush(self) -> None:
-        """Notify now if that was deferred: the process may end before the thread does it."""
+        """Send a deferred notification now: the process may end before the thread sends it."""
         if self._pid != os.getpid():
             return  # the parent sends it, and its lock may have been held when this child was forked
         with self._lock:
@@ -237,5 +237,5 @@ class NotifyThrottle:
         try:
             self._notify()
         except Exception as error:
-            # A hint that is lost costs a worker the rest of its second, nothing more.
+            # A lost hint only delays a worker until its next poll, at most a second.
             logger.debug("wake-up not sent: %s", error)

@@ -27,13 +27,13 @@ from leasehold.stores.verbs.claim import (
 from leasehold.stores.verbs.writing import batches
 
 LOOK_LASTS, LOOK_LASTS_AT_MOST = 0.1, 1.0
-"""While large claims come back full, a look serves for so many seconds: it costs a claim a fifth of its time. A pause,
-or a job of a higher priority, is seen that much later by a worker that is busy."""
+"""Least and most seconds for which large claims that come back full reuse a look, which costs a fifth of a claim's
+time. A busy worker sees a pause, or a job of a higher priority, that much later."""
 LOOK_SHARE = 0.05
-"""Of the time, for looks: one that had to walk past many dead index entries, before a vacuum, serves for longer."""
+"""Most of the time that looks may take, as a share: a look slowed by many dead index entries serves for longer."""
 
 LOOKS_LAST = 5.0
-"""Seconds for which an idle worker looks first, after it has met lanes or limits."""
+"""Seconds for which an idle worker looks before it takes, after it has met lanes or limits."""
 
 
 class Recent(NamedTuple):
@@ -43,8 +43,8 @@ class Recent(NamedTuple):
 
 
 class RecentGroups:
-    """The due groups of the last large claims that came back full, for the claims that follow. One job for one free
-    place says nothing about the next."""
+    """The due groups of the last large claims that came back full, for the next large claims. A claim for one free
+    place says nothing about the next claim."""
 
     def __init__(self) -> None:
         self._recent: dict[tuple[object, ...], Recent] = {}
@@ -74,7 +74,7 @@ class PostgresClaims(JobStore):
         self._postgres = database
         self._recent = RecentGroups()
         self._looks_first: dict[tuple[object, ...], float] = {}
-        """Claims beside which there were lanes or limits, and until when they look first, though idle."""
+        """Until when claims that met lanes or limits look before they take, even if idle."""
 
     def _claim(self, request: ClaimRequest, idle: bool) -> list[Grant]:
         waits: list[float] = []
@@ -90,8 +90,8 @@ class PostgresClaims(JobStore):
             try:
                 self._find_and_take(request, claim)
             except psycopg.Error:
-                # Each source is a transaction of its own. What an earlier one gave is held: unless it is returned, it
-                # lies until its leases run out. The error comes up again with the next claim.
+                # Each source has a transaction of its own. Grants of an earlier source are leased: if they are not
+                # returned, their jobs lie idle until the leases expire. The next claim meets the error again.
                 if claim.grants:
                     return claim.grants
                 raise
@@ -100,7 +100,7 @@ class PostgresClaims(JobStore):
         return grants
 
     def _claim_at_once(self, request: ClaimRequest, waits: list[float]) -> list[Grant] | None:
-        """Look and take in one statement. None: there is more than plain jobs, which takes a look first."""
+        """Look and take in one statement. None: lanes, limits or many groups require a look first."""
         if self._looks_first.get(request.key, -math.inf) > self._now():
             return None
         rows = self._postgres.single(
@@ -141,7 +141,7 @@ class PostgresClaims(JobStore):
         return found
 
     def _add_limited(self, found: DueGroups, gates: list[int], waits: list[float]) -> None:
-        """Looks only behind gates that are open: a million rows behind a full slot are not touched."""
+        """Looks only behind open gates: a million rows behind a full slot are not read."""
         open_gates, opening = self._postgres.read(lambda session: self._open_gates(session, gates))
         waits += opening
         if open_gates:
@@ -154,7 +154,7 @@ class PostgresClaims(JobStore):
 
 
 def _without_later(rows: list[tuple[Any, ...]], waits: list[float]) -> list[tuple[Any, ...]]:
-    """The last row says in how many microseconds the next job will be due."""
+    """Drops the last row, which says in how many microseconds the next job will be due."""
     *groups, (_, _, _, _, microseconds) = rows
     if microseconds is not None:
         waits.append(microseconds / 1e6)
@@ -164,8 +164,8 @@ def _without_later(rows: list[tuple[Any, ...]], waits: list[float]) -> list[tupl
 # -- strategies --------------------------------------------------------------------------------------------------------
 
 LARGE_TAKE = 100
-"""Jobs: a claim of as many is a large one. Groups: one statement takes from as many, and from twice as many as the
-jobs it may take."""
+"""A claim of this many jobs is a large one. One statement takes from at most this many groups, or from twice as many
+groups as jobs it may take, if that is more."""
 
 
 @dataclass(slots=True)
@@ -208,7 +208,7 @@ class PlainTake:
         few = max(2 * room, LARGE_TAKE)
         if len(groups) <= few:
             return Taken(self._claim(groups, room))
-        # No more than `room` groups can have their turn. The others are needed if another worker was quicker.
+        # At most `room` groups can have their turn. The others are needed only if another worker was quicker.
         grants: list[Grant] = []
         for some in batches(best_first(groups), few):
             grants += self._claim(some, room - len(grants))
@@ -283,5 +283,5 @@ def _columns(groups: Sequence[DueGroup]) -> dict[str, list[Any]]:
 
 
 def _begins(groups: Sequence[DueGroup]) -> dict[str, list[Any]]:
-    """Where each group begins in its index: the statement need not walk past what is gone."""
+    """Where each group begins in its index, so that the statement does not walk past dead entries."""
     return {"dues": [group.due for group in groups], "firsts": [group.first for group in groups]}

@@ -1,7 +1,6 @@
 """The connections of a process to one PostgreSQL database: their URL, settings, values, statements and pool.
 
-Several schemas may share them: nothing in a session says
-which schema it is for, every statement does.
+Several schemas may share the connections: every statement names its schema, and a session has none.
 """
 
 from __future__ import annotations
@@ -34,8 +33,8 @@ from leasehold.domain.errors import DatabaseTooOld, DatabaseUnfit, DatabaseUnrea
 from leasehold.threads import after_fork
 
 # -- what a session must be set to -------------------------------------------------------------------------------------
-# Set when a connection is opened, and looked at once. A pooler takes no start-up options: there the role must have
-# them.
+# A connection sets them when it is opened; the first one checks them. A pooler takes no start-up options: behind a
+# pooler, the role must have the settings.
 
 OLDEST_SERVER = 150000
 STATEMENT_SECONDS = 30
@@ -51,8 +50,8 @@ _ALSO_GOOD = {"timezone": {"ETC/UTC", "UCT", "ETC/UCT", "GMT", "ETC/GMT", "ZULU"
 
 
 def options(pooler: bool) -> dict[str, str]:
-    """No statement of ours takes long; one that does is stuck. The server judges by an estimate whether to compile
-    one: with many rows waiting that is far off, and a claim of 5 ms was compiled for 80."""
+    """Start-up options. A statement of ours that takes long is stuck. The server decides by an estimate whether to
+    compile: with many rows waiting it is far off, and the server compiled a claim of 5 ms for 80 ms."""
     if pooler:
         return {"client_encoding": "UTF8"}
     wanted = {"statement_timeout": f"{STATEMENT_SECONDS}s", "jit": "off", **_SESSION}
@@ -61,7 +60,7 @@ def options(pooler: bool) -> dict[str, str]:
 
 
 def check(connection: psycopg.Connection[Any], label: str) -> None:
-    """Raises unless the server and the session are fit."""
+    """Raises unless the server and the session meet the requirements."""
     if connection.info.server_version < OLDEST_SERVER:
         raise DatabaseTooOld("PostgreSQL", str(connection.info.server_version // 10000), "15")
     names = ["server_encoding", *_SESSION]
@@ -95,7 +94,7 @@ def _is_good(name: str, value: str) -> bool:
 
 
 def bad_url() -> InvalidInput:
-    """Without the driver's words: they quote the part that holds the password."""
+    """The error for an unreadable URL, without the driver's message, which quotes the part that holds the password."""
     return InvalidInput(
         "url",
         "cannot be read",
@@ -105,8 +104,8 @@ def bad_url() -> InvalidInput:
 
 
 def label_of(url: str, schema: str) -> str:
-    """What to call the database: from the parts that are neither user nor password. A password that is not escaped ends
-    up in the other parts; then the URL is refused, before the driver speaks of a host or port that is half of it."""
+    """The database's name in messages, made from the parts that are neither user nor password. An unescaped password
+    spills into other parts: such a URL is refused, before the driver quotes half the password as a host or port."""
     address = url.partition("://")[2].partition("?")[0]
     if "@" in address.partition("/")[2] or address.count("@") > 1:
         raise bad_url()
@@ -115,7 +114,7 @@ def label_of(url: str, schema: str) -> str:
     except psycopg.ProgrammingError:
         raise bad_url() from None
     host, port = str(parts.get("host", "localhost")), str(parts.get("port", ""))
-    # A host may begin with it: an abstract socket.
+    # A host may begin with @: an abstract socket.
     if "@" in host[1:] or not all(not one or one.isdecimal() for one in port.split(",")):
         raise bad_url()
     return f"postgresql://{host}{f':{port}' if port else ''}/{parts.get('dbname', '')} (schema {schema})"
@@ -127,8 +126,7 @@ _READ_TIMESTAMP = psycopg.adapters.get_loader(psycopg.adapters.types["timestampt
 
 
 class InstantLoader(Loader):
-    """One unreadable row must not break a whole list: such a time is shown as the first or the last
-    that there is."""
+    """Loads an instant. One out of range becomes EARLIEST or LATEST: one unreadable row must not break a whole list."""
 
     def __init__(self, oid: int, context: AdaptContext | None = None) -> None:
         super().__init__(oid, context)
@@ -145,14 +143,14 @@ class InstantLoader(Loader):
 
 
 # -- a connection for the same few statements all day ------------------------------------------------------------------
-# A producer that stores one job waits for little else than its commit, and the cursor would be a seventh of that.
+# A producer that stores one job waits for little except its commit; a cursor would cost a seventh of that time.
 
 PLANS_LAST = 0.5
 """Seconds of use after which the server makes its plans anew."""
 
 MOST_PREPARED = 20
-"""Statements of ours that a connection keeps prepared, beside the driver's own hundred. The server pays for each, on
-each connection, and a process that serves many schemas has as many texts."""
+"""Statements of ours that a connection keeps prepared, beside the driver's own hundred. Each is a cost to the server on
+each connection, and a process that serves many schemas has many texts of each statement."""
 
 _PLACEHOLDER = re.compile(r"%\(([a-z_]+)\)s")
 
@@ -166,27 +164,27 @@ class _Prepared(NamedTuple):
 
 class QuickConnection(psycopg.Connection[Any]):
     _pool = None
-    """Says to the driver that an open one may go with its process: on the other side of a fork it must."""
+    """Keeps the driver from warning about a connection that is never closed: a forked child must leave it open."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._quick: dict[str, _Prepared] = {}
-        """By their text, which names the schema: one connection serves many."""
+        """The prepared statements by text. The text names the schema: one connection serves many."""
         self._used = 0.0
         self.opened_at = time.monotonic()
         self._input = select.poll()
         self._input.register(self.pgconn.socket, select.POLLIN)
 
     def is_quiet(self) -> bool:
-        """Whether it can be used, without a round trip. An idle server says nothing, unless it ends the session or has
+        """Whether it can be used, without a round trip. An idle server sends nothing, unless it ends the session or has
         hung up."""
         return not self.closed and not self._input.poll(0)
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """The server keeps the plan of a prepared statement until the next ANALYZE. One that was made when the table
-        had a few rows reads all of a large one, for every batch. So plans are made anew, by time of use and not by the
-        clock: what has become slow at once, on an idle connection hardly ever, and a busy one loses less than a
+        """The server keeps the plan of a prepared statement until the next ANALYZE. A plan made when the table had a
+        few rows reads all of a large table, for every batch. So plans are discarded, by time of use and not by the
+        clock: at once if a statement became slow, hardly ever on an idle connection, and a busy one loses less than a
         hundredth."""
         if self._used > PLANS_LAST and self.prepare_threshold is not None:
             self.execute("DISCARD PLANS", prepare=False)
@@ -198,7 +196,7 @@ class QuickConnection(psycopg.Connection[Any]):
             self._used += time.monotonic() - began
 
     def run_quickly(self, text: str, values: Mapping[str, Any]) -> int:
-        """The number of rows it answers with. Not for use inside a transaction."""
+        """Run a statement; returns the number of its rows. Not for use inside a transaction."""
         known = self._quick.pop(text, None)
         if known is not None:
             self._quick[text] = known  # the last used stands last
@@ -209,8 +207,8 @@ class QuickConnection(psycopg.Connection[Any]):
         return self._run(self._prepare(text), values)
 
     def _deallocate(self, name: bytes | None) -> PQGen[None]:
-        """The driver throws away all that was prepared after a rollback. Unheard, every refused call would leave an
-        error in the server's log."""
+        """After a rollback the driver deallocates all that was prepared. If we kept our names, every refused call would
+        leave an error in the server's log."""
         if name is None:
             self._quick.clear()
         return super()._deallocate(name)
@@ -233,20 +231,20 @@ class QuickConnection(psycopg.Connection[Any]):
             return f"${numbers.setdefault(match[1], len(numbers) + 1)}"
 
         numbered = _PLACEHOLDER.sub(number, text).replace("%%", "%").encode(self.info.encoding)
-        # Behind a pooler nothing that is prepared survives.
+        # Behind a pooler no prepared statement survives.
         known_as = b"" if self.prepare_threshold is None else _name_of(numbered)
-        # Known before the server has it: interrupted in between, the next run finds out. The other way round it would
-        # be prepared a second time, and refused.
+        # Remembered before the server has it: after an interruption in between, the next run finds out. Remembered
+        # afterwards, it would be prepared a second time, and refused.
         prepared = self._quick[text] = _Prepared(known_as, numbered, tuple(numbers))
         if known_as:
             self.pgconn.send_prepare(known_as, numbered)
-            with suppress(DuplicatePreparedStatement):  # forgotten here, but never thrown away there
+            with suppress(DuplicatePreparedStatement):  # forgotten here, but still prepared there
                 self._answer()
         return prepared
 
     def _forget(self, prepared: _Prepared) -> None:
         if prepared.name:
-            with suppress(InvalidSqlStatementName):  # thrown away before
+            with suppress(InvalidSqlStatementName):  # already deallocated
                 self.execute(b"DEALLOCATE " + prepared.name, prepare=False)
 
     def _answer(self) -> PGresult:
@@ -257,7 +255,7 @@ class QuickConnection(psycopg.Connection[Any]):
 
 
 def _name_of(text: bytes) -> bytes:
-    """The same for the same text: what was forgotten here is found there."""
+    """A name made from the text: a statement that was forgotten here is found again on the server."""
     return b"leasehold_" + hashlib.blake2b(text, digest_size=12).hexdigest().encode()
 
 
@@ -273,20 +271,20 @@ def _as_text(value: Any, encoding: str) -> bytes | None:
 
 
 # -- the pool ----------------------------------------------------------------------------------------------------------
-# A call that finds none idle opens one itself. So it gets the error at once, and the next call uses a database that is
-# back: none waits for a background thread that tries less and less often. A session that the server has ended
-# is found out before it is used, and without a round trip.
+# A call that finds no idle connection opens one itself. So it gets the error at once, and the next call uses a database
+# that is back: no call waits for a background thread that tries less and less often. The pool notices a session that
+# the server has ended before its use, without a round trip.
 
 WAIT_SECONDS = 15.0
 """Seconds to wait for a connection when all are in use."""
 CONNECTION_LIFETIME = 3600.0
-"""Seconds after which a connection is replaced: the name may lead to another server by now."""
+"""Seconds after which a connection is replaced: the host name may lead to another server by then."""
 IDLE_FOR = 600.0
 """Seconds after which an unused connection is closed."""
 
 
 class PoolError(Exception):
-    """No connection is to be had from here, whatever the database says."""
+    """The pool cannot give a connection, whatever the state of the database."""
 
 
 class Pool:
@@ -296,7 +294,7 @@ class Pool:
         self._free = size
         self._changed = threading.Condition(threading.Lock())
         self._idle: list[tuple[QuickConnection, float]] = []
-        """The one that was used last is taken first, so that those which are not needed can go."""
+        """The connection used last is taken first, so that connections that are not needed can be closed."""
         self._good_since = 0.0
         self._closed = False
 
@@ -309,7 +307,7 @@ class Pool:
             self._give_back(connection)
 
     def discard(self) -> None:
-        """Replace all that are open now: they were opened before the database changed its state."""
+        """Replace all connections that are open now: they were opened before the database changed its state."""
         self._good_since = time.monotonic()
         self._close_idle(self._idle)
 
@@ -317,7 +315,7 @@ class Pool:
         self._idle.append((connection, time.monotonic()))
 
     def close(self) -> None:
-        """Those in use are closed when they are given back."""
+        """Close idle connections; those in use are closed when they are given back."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -397,12 +395,12 @@ class Connections:
 
     @property
     def lendable(self) -> threading.Semaphore:
-        """Handlers' own transactions may take seconds: they must not keep claims and settles from a connection."""
+        """Limits handlers' own transactions, which may take seconds: claims and settles need connections too."""
         self._survive_fork()
         return self._lendable
 
     def another(self, label: str) -> Connections:
-        """One connection of its own."""
+        """A second set for the same database, with one connection of its own."""
         return Connections(self.url, label, size=1, pooler=self.pooler)
 
     def options(self) -> dict[str, Any]:
@@ -419,7 +417,7 @@ class Connections:
         self._lendable = threading.Semaphore(max(1, self._size // 2))
         self._pool = Pool(partial(_connect, self.url, self.options()), self._size)
         weakref.finalize(self, _close_own, self._pool, os.getpid())
-        self._pid = os.getpid()  # last: it says that the others are this process's
+        self._pid = os.getpid()  # last: it marks the attributes above as this process's
 
     def _open_first(self, label: str) -> None:
         try:
@@ -470,6 +468,6 @@ def _connect(url: str, options: dict[str, Any]) -> QuickConnection:
 
 
 def _close_own(pool: Pool, pid: int) -> None:
-    """Not in a forked child: the connections are the parent's."""
+    """Close the pool, except in a forked child, where the connections are the parent's."""
     if pid == os.getpid():
         pool.close()

@@ -64,7 +64,7 @@ def qualified(text: str, schema: str) -> str:
 
 
 def as_array(items: Sequence[Any]) -> str:
-    """An array as PostgreSQL reads it. The driver's own way visits every item in Python, at several times the cost."""
+    """An array literal. The driver's own conversion visits every item in Python, at several times the cost."""
     kinds = set(map(type, items))
     texts: Iterable[str]
     if kinds <= _BARE:
@@ -111,7 +111,7 @@ STATEMENTS = read_statements("leasehold.stores.postgres")
 
 
 class Statements(dict[str, str]):
-    """As a schema needs them, written when they are first used: there may be many schemas."""
+    """The statements for one schema, each written at its first use: there may be many schemas."""
 
     def __init__(self, schema: str, own_clock: bool) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class PostgresSession:
         self, connection: QuickConnection, statements: Statements, clock: Clock, in_doubt: bool = False
     ) -> None:
         self.connection = connection
-        """For what is no named statement: migrations, and questions to the server itself."""
+        """For SQL that is not a named statement: migrations, and queries about the server."""
         self._statements = statements
         self._clock = clock
         self.in_doubt = in_doubt
@@ -144,14 +144,14 @@ class PostgresSession:
         self.connection.execute(self._statements[statement], bound(parameters, self._clock))
 
     def quick(self, statement: str, /, **parameters: Any) -> int:
-        """Run it without a cursor, with plain values; the number of rows it answers with."""
+        """Run a statement without a cursor, with plain values; returns the number of its rows."""
         now = self._clock.now()
         if now is not None:
             parameters["now"] = now
         return self.connection.run_quickly(self._statements[statement], parameters)
 
     def copy(self, statement: str, texts: Iterable[str]) -> None:
-        """Send rows to a COPY, as texts of whole rows."""
+        """Send rows to a COPY; each text holds whole rows."""
         with (
             self.connection.cursor() as cursor,
             cursor.copy(self._statements[statement].rstrip(" ;\n")) as rows,
@@ -171,7 +171,7 @@ class PostgresSession:
 
 
 def bound(parameters: Mapping[str, Any], clock: Clock) -> dict[str, Any]:
-    """As the statements name them, of values that a driver knows."""
+    """The parameters by their names in the statements, as values that the driver can send."""
     values: dict[str, Any] = {}
     for name, value in parameters.items():
         if isinstance(value, Records):
@@ -197,13 +197,13 @@ class PostgresDatabase:
         pooler: bool = False,
         beside: PostgresDatabase | None = None,
     ) -> None:
-        """`beside`: a schema of a tenant of that one, over the same connections."""
+        """`beside`: the database of the app, whose connections this tenant's schema shares."""
         self.schema = checked_schema(schema) if beside is None else schema
         self.clock: Clock = clock or SystemClock()
         self.url = url
         self.label = label_of(url, self.schema)
         self.family: str = self.label if beside is None else beside.family
-        # Without a clock of ours `:now` is the statement's own time: stable, so that an index can use it.
+        # Without an injected clock, `:now` is the statement's own time: stable, so that an index can use it.
         self.statements = Statements(self.schema, own_clock=self.clock.now() is None)
         self._shares = beside is not None
         self.connections: Connections = (
@@ -252,8 +252,8 @@ class PostgresDatabase:
         )
 
     def _read_within(self, work: Callable[[PostgresSession], T], seconds: float) -> T:
-        """In a transaction, for the limit is local to one: a pooler may stand in between. It holds for each
-        statement. The pipeline sends BEGIN and the limit together with the first of them."""
+        """Limits the time of each statement. The limit is local to a transaction, so that it works behind a pooler. The
+        pipeline sends BEGIN and the limit together with the first statement."""
 
         def timed(connection: QuickConnection) -> T:
             try:
@@ -284,8 +284,8 @@ class PostgresDatabase:
                 connection.transaction(),
             ):
                 began = time.monotonic()
-                # The server ends what hangs, in a statement or between two. Local to the transaction, so that a
-                # pooler may stand in between.
+                # The server ends a block that hangs, in a statement or between two. The limits are local to the
+                # transaction, so that they work behind a pooler.
                 connection.execute(
                     "SELECT set_config('idle_in_transaction_session_timeout', %s, true),"
                     " set_config('statement_timeout', %s, true)",
@@ -320,7 +320,7 @@ class PostgresDatabase:
         self._notify(self.channel, PAYLOADS[hint])
 
     def notify_tenants(self, session: PostgresSession, hint: Hint) -> None:
-        """With the commit of `session`."""
+        """Notifies with the commit of `session`."""
         for one in (Hint.WORK, Hint.STOP):
             if one in hint:
                 session.run_text("SELECT pg_notify(%s, %s)", [self.tenant_channel, PAYLOADS[one]])
@@ -329,7 +329,7 @@ class PostgresDatabase:
         self._notify(self.group_channel)
 
     def _notify(self, channel: str, payload: str = "") -> None:
-        """Outside of any job's transaction: its commit does not wait for the disk."""
+        """Notifies outside of any job's transaction, so that the commit does not wait for the disk."""
         with unrecorded():
             self.single(
                 lambda session: session.run_text("SELECT pg_notify(%s, %s)", [channel, payload]),
@@ -346,7 +346,7 @@ class PostgresDatabase:
 
     @property
     def group_channel(self) -> str:
-        """The dot keeps it apart from every schema's own channel."""
+        """The dot keeps this channel apart from every schema's own channel."""
         return f"leasehold_{self.schema}.g"
 
     def close(self) -> None:
@@ -354,15 +354,15 @@ class PostgresDatabase:
             self.connections.close()
 
     def schema_version(self) -> int:
-        """0 when there is no schema yet."""
+        """The schema's version; 0 when there is no schema yet."""
         try:
             return int(self.read(lambda session: session.tuples("schema_version"))[0][0])
         except SchemaIncomplete:
             return 0
 
     def prepare_schema(self, session: PostgresSession) -> int:
-        """The present version, under a lock that lasts as long as the transaction: migrations of several processes
-        follow each other. The lock is transaction-level, so a pooler may stand in between."""
+        """Creates a missing schema and returns its version, under a lock until the end of the transaction, so that
+        migrations of several processes follow each other. A transaction-level lock works behind a pooler."""
         session.run_text(
             "SELECT pg_advisory_xact_lock(hashtext('leasehold migrations'), hashtext(%s))", [self.schema]
         )
@@ -388,12 +388,12 @@ class PostgresDatabase:
         self.run_as_it_is(qualified(text, self.schema), session)
 
     def run_as_it_is(self, text: str, session: PostgresSession) -> None:
-        """A script whose names are written out."""
+        """Run a script whose names are already qualified."""
         session.connection.execute(text.encode())
 
     def _repeat(self, work: Callable[[QuickConnection], T], harmless: Callable[[], bool]) -> T:
-        """What the database asks to be repeated is repeated: the transaction has left nothing behind. Once, also what
-        a connection has cost that was lost (if `harmless` says that nothing can have been done) or may only read."""
+        """Repeats work when the database requests it: the transaction has left nothing behind. Repeats it once if the
+        connection was read-only, or was lost and `harmless` says that a repetition does no harm."""
         tries, anew = 0, False
         while True:
             lost = False
@@ -410,7 +410,7 @@ class PostgresDatabase:
             except psycopg.Error as error:
                 read_only = isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
                 if read_only or lost:
-                    # Opened before a failover or a restart, or under another setting: the others were so too.
+                    # The connection, like the others, was opened before a failover, a restart or a change of settings.
                     self.connections.pool.discard()
                 if not anew and (read_only or (lost and harmless())):
                     anew = True
@@ -442,32 +442,32 @@ def _worth_repeating(error: psycopg.Error) -> bool:
 
 
 def _is_trouble(error: psycopg.Error) -> bool:
-    """The connection, the server or its disk; not the statement or its values."""
+    """Whether the connection, the server or its disk failed, and not the statement or its values."""
     kinds = psycopg.OperationalError | psycopg.InterfaceError | psycopg.errors.ReadOnlySqlTransaction
-    # A session that ends in the middle of an answer: psycopg raises an InternalError of its own, without a code.
+    # If a session ends in the middle of a reply, psycopg raises an InternalError of its own, without a code.
     cut_off = isinstance(error, psycopg.InternalError) and error.sqlstate is None
     return cut_off or (isinstance(error, kinds) and not _exceeds_a_limit(error))
 
 
 def _exceeds_a_limit(error: psycopg.Error) -> bool:
-    """Class 54: a value too large or nested too deep. psycopg files it under OperationalError."""
+    """Whether it is of class 54, which psycopg files under OperationalError: a value too large or nested too deep."""
     return (error.sqlstate or "").startswith("54")
 
 
 # -- wake-ups ----------------------------------------------------------------------------------------------------------
-# Without it, everything still happens within the poll.
+# Without wake-ups, everything still happens within a poll interval.
 
 logger = logging.getLogger("leasehold.wakeups")
 
 PAYLOADS = {Hint.WORK: "", Hint.STOP: "stop", Hint.HOOKS: "hooks"}
 _HINTS = {payload: hint for hint, payload in PAYLOADS.items()}
 PROBE_SECONDS = 10.0
-"""A half-open connection delivers nothing and says nothing: the listener asks now and then."""
+"""Seconds of silence after which the listener probes its connection: a half-open one delivers and raises nothing."""
 
 
 class PostgresWakeups:
     def __init__(self, url: str, received: Mapping[str, str]) -> None:
-        """`received`: channels, and for each the label of the hints that this process passes on by itself."""
+        """`received`: each channel with the label under which this process passes on its own hints."""
         self._url = url
         self._channels = list(received)
         self._listener = listen_here(*received.values())
@@ -484,7 +484,7 @@ class PostgresWakeups:
         return True
 
     def stir(self) -> None:
-        """A notification comes at once, busy or not."""
+        """Does nothing: a notification arrives at once anyway."""
 
     @property
     def listens(self) -> bool:
@@ -500,9 +500,7 @@ class PostgresWakeups:
             try:
                 self._listen()
                 pause = 0.1
-            except (
-                Exception
-            ) as error:  # also of a called function: without its thread `listens` would be wrong
+            except Exception as error:  # from callbacks too: if this thread ended, `listens` would be wrong
                 self._listening = False
                 logger.info("not listening for wake-ups (%s); polling instead", str(error).strip())
                 self._closed.wait(pause)
@@ -514,7 +512,7 @@ class PostgresWakeups:
             for channel in self._channels:
                 connection.execute(f'LISTEN "{channel}"')
             self._listening = True
-            # One look finds what was missed before the LISTEN.
+            # One look finds changes that were missed before the LISTEN.
             self._listener.receive(ANYTHING)
             received_at = time.monotonic()
             while not self._closed.is_set():

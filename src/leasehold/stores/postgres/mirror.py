@@ -1,8 +1,8 @@
 """Mirrors on PostgreSQL: one function in our schema, and a trigger that calls it on each of the five places.
 
-It shows what the place says and what `failure_state` keeps, as the view `job_row` does. Values go through variables of
-the columns' own types, so that a key may be a uuid, a state an enum, and a result text or jsonb. The schema stands in
-the text as it is: nothing that the user wrote is searched for names of ours.
+The function writes what the place and `failure_state` hold, as the view `job_row` shows it. Values go through variables
+of the user's column types, so that a key may be a uuid, a state an enum, and a result text or jsonb. The script names
+the schema itself: a later replacement of `leasehold.` could change text that the user wrote.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class PostgresMirrors:
         self._schema = quoted(schema)
 
     def create(self, mirror: Mirror) -> str:
-        """The triggers are replaced, not dropped: a drop would lock out all readers."""
+        """Replaces the triggers instead of dropping them: a drop would lock out all readers."""
         function = f"{self._schema}.{quoted(mirror.name)}"
         body = self._body(mirror)
         tag = "$mirror$"
-        while tag in body:  # a word of the user's
+        while tag in body:  # the user's own text may contain it
             tag = f"{tag[:-1]}_$"
         parts = [
             f"CREATE OR REPLACE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql SET timezone = 'UTC' AS {tag}"
@@ -83,8 +83,8 @@ class PostgresMirrors:
             names = ", ".join(map(quoted, (mirror.key, *values)))
             given = ", ".join(["mirror.of_key", *(f"mirror.of_{name}" for name, _ in values.values())])
             insert = f"INSERT INTO {table} ({names}) VALUES ({given})"
-            # Another session may insert the row between the two. After a third try the table may say what it has
-            # against this one.
+            # Another session may insert the row between UPDATE and INSERT. After three tries a plain INSERT lets the
+            # table raise its own error.
             write = f"""FOR turn IN 1..3 LOOP
         {update}
         IF FOUND THEN RETURN NULL; END IF;
@@ -154,5 +154,5 @@ def _status(mirror: Mirror) -> str:
 
 
 def _text(text: str) -> str:
-    """A literal that may have backslashes in it, whatever the server's settings say about them."""
+    """A string literal. With backslashes it is an escape string, which no server setting reads differently."""
     return f"E{literal(text.replace(chr(92), chr(92) * 2))}" if "\\" in text else literal(text)

@@ -1,4 +1,4 @@
-"""The PostgreSQL store: the short ways of enqueue and settle, wake-ups by NOTIFY, migrations under a lock, checks."""
+"""The PostgreSQL store: fast paths of enqueue and settle, wake-ups by NOTIFY, migrations under a lock, checks."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def _ask(connection: psycopg.Connection[Any], text: str, *values: str) -> Any:
 
 
 def shares_backends(one: psycopg.Connection[Any], other: psycopg.Connection[Any]) -> bool:
-    """Whether two connections can meet the same backend, or one of them two: only through a pooler that hands out
-    backends by the transaction."""
+    """Whether two connections reach the same backend, or one connection reaches two: only a pooler that assigns
+    backends by transaction does that."""
     first = _ask(one, "SELECT pg_backend_pid()")
     with other.transaction():
         if _ask(other, "SELECT pg_backend_pid()") == first:
@@ -111,7 +111,7 @@ def _way(connection: psycopg.Connection[Any], pooled: bool, declared: bool) -> F
 
 
 def _compiling(connection: psycopg.Connection[Any]) -> Finding:
-    """Elsewhere our connections switch it off by themselves."""
+    """Checks JIT behind a pooler; without one our connections switch it off themselves."""
     if _ask(connection, "SHOW jit") == "off":
         return Finding("jit", "ok", "off")
     return Finding(
@@ -168,7 +168,7 @@ class PostgresEnlisting(PostgresClaims):
     def _check_place(self, session: Session) -> None:
         name, started, has_schema = session.tuples("identify")[0]
         if self._identity != (name, started):
-            # Not known yet, or the server was started anew.
+            # The identity is not known yet, or the server was restarted.
             mine = self._database.read(lambda own: own.tuples("identify"))[0]
             self._identity = mine[:2]
         if self._identity != (name, started):
@@ -177,8 +177,8 @@ class PostgresEnlisting(PostgresClaims):
             raise another_database(self.label, f"database {name!r}, where there is no such schema")
 
     def _prepare(self, session: Session, jobs: Sequence[NewJob]) -> None:
-        """Over a connection of ours, committed at once: another producer of the same gate would wait for the user's
-        commit. They are true whatever becomes of the transaction."""
+        """Commits gates and long names at once, over a connection of ours: otherwise another producer of the same gate
+        would wait for the user's commit. They stay valid whatever becomes of the transaction."""
         with beside_transaction():
             self._make_gates(jobs)
             if any(job.long_names for job in jobs):
@@ -301,7 +301,7 @@ class PostgresStore(PostgresEnlisting):
         try:
             created = self._postgres.single(insert, idempotent=True)
         finally:
-            # Stored without a notification, or a turn that was taken for nothing.
+            # The job was stored without a notification, or the turn to notify was not used.
             if created != notify and self._notify is None:
                 self._throttle.defer()
         if created and self._notify is not None:
@@ -311,7 +311,7 @@ class PostgresStore(PostgresEnlisting):
         return Enqueued(job.id, created=created)
 
     def _copy(self, jobs: AlikeJobs) -> list[Enqueued] | None:
-        """None: they are too special, or the database would not take them this way."""
+        """Store plain jobs by COPY. None: COPY does not fit these jobs, or the database refused them."""
         if self._postgres.clock.now() is not None or not is_plain(jobs.first) or jobs.first.delay:
             return None
         self._make_gates([jobs.first])
@@ -325,7 +325,7 @@ class PostgresStore(PostgresEnlisting):
         try:
             self._postgres.transact(copy, idempotent=True)
         except (UniqueViolation, DataError) as error:
-            # The try before this one has made them all, or a value cannot be stored: the careful way tells which.
+            # In doubt, the try before this one stored them all. Otherwise the careful way finds the refused job.
             if not (in_doubt and isinstance(error, UniqueViolation)):
                 return None
         return [Enqueued(job_id, created=True) for job_id in jobs.ids]
@@ -343,7 +343,7 @@ class PostgresStore(PostgresEnlisting):
             self._group_throttle()
 
     def group_wakeups(self, listen_url: str | None = None) -> PostgresWakeups | NearWakeups:
-        """Of a tenant without a connection: those would grow with the tenants."""
+        """A tenant's wake-ups use no connection: the number of connections would grow with the tenants."""
         database, label = self._postgres, groups_of(self.label)
         if self._notify is not None:
             return NearWakeups(label)
@@ -402,7 +402,7 @@ class PostgresStore(PostgresEnlisting):
         return left | tied, False
 
     def _settle_tied(self, endings: Sequence[Ending]) -> tuple[set[int], bool]:
-        """Jobs that had ties when they were granted, or have them by now."""
+        """Settle jobs that had ties when they were granted, or have them by now."""
         return self._end("settle_succeeded", endings)
 
     _ways_to_succeed = (_settle_plain, _settle_tied)
@@ -419,14 +419,14 @@ class PostgresStore(PostgresEnlisting):
 # -- plain jobs: one in one statement, many by COPY --------------------------------------------------------------------
 
 ROWS_A_PIECE = 100
-"""Rows sent to a COPY while the next are prepared: the server works meanwhile."""
+"""Rows sent to a COPY at a time: the server works on them while the next are prepared."""
 MOST_ENCODING_SECONDS = 1.0
-"""Seconds that encoding may take while the COPY is open, by the time of the first ones. Checks are the user's code and
+"""Seconds that encoding may take while the COPY is open, estimated from the first piece. Checks are the user's code and
 may be slow, and the server ends a statement that hangs for long."""
 
 
 def insert_plain(session: PostgresSession, job: NewJob, channel: str | None) -> bool:
-    """Whether it was made. With a channel, the same commit notifies its listeners."""
+    """Insert one plain job; whether it was made. With a channel, the same commit notifies its listeners."""
     common = _common(job.task, job.queue, job.priority, job.policy.dump(), job.delay, job.lease_seconds)
     notify = "false" if channel is None else "true"
     made = session.quick(
@@ -439,7 +439,7 @@ def insert_plain(session: PostgresSession, job: NewJob, channel: str | None) -> 
 def _common(
     task: str, queue: str, priority: int, policy: str | None, delay: float, lease_seconds: float
 ) -> dict[str, str | None]:
-    """What jobs of one task are sent with, as text: made once."""
+    """The parameters that jobs of one task share, as text, made once."""
     return {
         "task": task,
         "queue": queue,
@@ -452,7 +452,7 @@ def _common(
 
 
 def copy_plain(session: PostgresSession, jobs: AlikeJobs) -> None:
-    """Plain jobs that are due now. All of them or, if one cannot be stored, none."""
+    """Store plain jobs that are due now: all of them or, if one cannot be stored, none."""
     began = time.monotonic()
     jobs.encode(ROWS_A_PIECE)
     if (time.monotonic() - began) * len(jobs) / ROWS_A_PIECE > MOST_ENCODING_SECONDS:
@@ -483,7 +483,7 @@ def copy_plain(session: PostgresSession, jobs: AlikeJobs) -> None:
 
 
 def _field(text: str | None) -> str:
-    """A column as COPY reads it."""
+    """A column in the text format of COPY."""
     if text is None:
         return "\\N"
     if "\\" in text:

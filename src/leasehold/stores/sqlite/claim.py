@@ -1,4 +1,4 @@
-"""Claim on SQLite: with one writer at a time it may read first and take then, in one transaction."""
+"""Claim on SQLite: with one writer at a time, one transaction finds due groups and then takes from them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from leasehold.stores.verbs.claim import (
 from leasehold.stores.verbs.writing import write_tickets
 
 Due = tuple[int, int, int]
-"""The priority, negative; since when it is due, in microseconds; the job's number. In the order of claims."""
+"""A due job, in the order of claims: its negative priority, since when it is due (in microseconds), its number."""
 
 _HEAD_COLUMNS = ("lane", "lane_at", "seq", "available_at")
 
@@ -56,7 +56,7 @@ class SqliteClaims(JobStore):
         return grants
 
     def _find_due_groups(self, session: SqliteSession, where: Where, waits: list[float]) -> DueGroups:
-        """Of the gates with limits only those that are open."""
+        """Find due groups; of the gates with limits, only behind open ones."""
         rows = session.tuples("list_open_gates", **where)
         gates = [gate for gate, limited in rows if not limited]
         now = session.now()
@@ -95,7 +95,7 @@ class SqliteStrategies:
         return SharedTake(self.session, self.worker)
 
     def _limited(self, inner: Take) -> LimitedTake:
-        """In the transaction that is open."""
+        """Takes in the transaction that is open."""
         return LimitedTake(
             lambda work: work(self.session),
             self.admit,
@@ -156,7 +156,7 @@ def _lease(session: SqliteSession, worker: str, found: Sequence[Due], limited: b
 def _probe(
     session: Session, statement: str, gates: Sequence[int], now: int, waits: list[float]
 ) -> list[DueGroup]:
-    """The groups that have due work; and when the next of the others will have some."""
+    """The groups that have due work. `waits` gets the seconds until the next of the other groups has some."""
     if not gates:
         return []
     groups = [DueGroup(*row) for row in session.tuples(statement, gates=gates)]
@@ -168,8 +168,8 @@ def _probe(
 
 
 def _due(session: Session, groups: Sequence[DueGroup], room: int) -> list[Due]:
-    """The first of all groups together. A group is read when its head's turn comes: of hundreds of groups those are as
-    many as there is room."""
+    """The first due jobs of all groups together. A group is read when its head's turn comes: of hundreds of groups, at
+    most `room` are read."""
 
     def read(group: DueGroup) -> list[Due]:
         due = session.tuples("list_due", gate=group.gate, priority=group.priority, limit=room - len(found))
@@ -184,7 +184,7 @@ def _due(session: Session, groups: Sequence[DueGroup], room: int) -> list[Due]:
         if number not in lines:
             lines[number] = read(groups[number])
         line = lines[number]
-        # Up to where another group has one that comes before.
+        # Take until a job of another group comes first.
         while line and len(found) < room and (not turns or line[-1] <= turns[0][:3]):
             found.append(line.pop())
         if line:

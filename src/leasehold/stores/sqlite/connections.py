@@ -1,7 +1,7 @@
-"""The open connections of one store to its SQLite file: a writer, readers, those that somebody keeps, and the gate.
+"""The open connections of one store to its SQLite file: a writer, readers, kept connections, and the gate around forks.
 
-Each knows which file it has open, by device and inode: a file that is deleted or replaced under a running process lives
-on for the processes that have it open, and what they write is lost with it.
+Each connection's file is known by device and inode: a file that is deleted or replaced under a running process lives on
+for the processes that have it open, and what they write is lost with it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WAITS_BY_ITSELF = "PRAGMA busy_timeout = 0"
 end, and would hardly ever meet the moment in which a busy writer frees the lock."""
 
 _PRAGMAS = (
-    # Readers do not stop the writer, nor it them.
+    # Readers do not block the writer, and the writer does not block readers.
     "PRAGMA journal_mode = WAL",
     # An acknowledged enqueue survives a power cut.
     "PRAGMA synchronous = FULL",
@@ -37,22 +37,22 @@ _PRAGMAS = (
     "PRAGMA temp_store = MEMORY",
 )
 
-# Only a file that is not ours yet has to be locked for these.
+# The pragmas need a lock only in a file that is not ours yet.
 _NEW_FILE = "; in a new file, call app.upgrade() before your first transaction"
 
 
 class Connections:
-    """Closing one while another thread uses it crashes the process: the writer is closed under its lock, and a reader
-    only by the thread that has taken it out of `_idle`. Every use happens inside the gate."""
+    """A store's connections. Closing one while another thread uses it crashes the process: the writer is closed under
+    its lock, and a reader only by the thread that has taken it out of `_idle`. Every use is inside the gate."""
 
     def __init__(self, path: str, label: str, on_replaced: Sequence[Callable[[], None]]) -> None:
-        # A program may change its folder later.
+        # A program may change its working folder later.
         self.path = os.path.abspath(path)
         self.label = label
         self._on_replaced = on_replaced
         self.closed = False
         self.identity: Identity | None = None
-        """Of the file that connections must have open. None: of whatever is there when the next one is opened."""
+        """The file that connections must have open. None: the file that the next connection finds."""
         self._begin()
         gate.add(self)
 
@@ -69,7 +69,7 @@ class Connections:
 
     # -- open ------------------------------------------------------------------------------------------------------
     def writer(self) -> sqlite3.Connection:
-        """The caller holds `writing`."""
+        """The writer; the caller holds `writing`."""
         self.check_open()
         writer = self._writer
         if writer is not None:
@@ -96,7 +96,7 @@ class Connections:
         self.close(connection)
 
     def open(self, connect: Callable[..., C]) -> C:
-        """The caller must close it."""
+        """Open a connection, which the caller must close."""
         identity = self._identity()
         if identity is None:
             self._warn_moved()
@@ -139,10 +139,10 @@ class Connections:
         return DatabaseUnreachable(self.label, str(error))
 
     def create(self) -> None:
-        """An empty file, unless there is one. Only when a store is opened."""
+        """Create an empty file, unless there is one. Called only when a store is opened."""
         try:
             Path(self.path).parent.mkdir(parents=True, exist_ok=True)
-            # Never an existing one: to close it would drop the locks that this process has on it.
+            # Never open an existing file: closing it would drop the locks that this process has on it.
             with suppress(FileExistsError):
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644))
         except OSError as error:
@@ -150,7 +150,7 @@ class Connections:
 
     # -- is it still the file, and still ours? ---------------------------------------------------------------------
     def check(self, connection: sqlite3.Connection) -> None:
-        """Before anything is acknowledged: raises unless the file that it has open is the one at the path."""
+        """Raises unless the connection's file is the one at the path. Called before anything is acknowledged."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -162,16 +162,16 @@ class Connections:
         return self.identity is not None and self._open.get(connection) == self.identity
 
     def owns(self, connection: sqlite3.Connection) -> bool:
-        """False on the other side of a fork: there it must not even be closed."""
+        """False in a forked child, which must not even close an inherited connection."""
         return connection in self._open
 
     def check_ours(self, connection: sqlite3.Connection) -> None:
-        """Before a commit: a child forked inside a transaction must not end it for the parent."""
+        """Called before a commit: a child forked inside a transaction must not end it for the parent."""
         if connection not in self._open:
             self._refuse()
 
     def check_open(self) -> None:
-        """A late thread must not open a connection that would never be closed."""
+        """Raises if the store is closed: a late thread must not open a connection that would never be closed."""
         if self.closed:
             raise DatabaseUnreachable(self.label, "this store was closed")
         if self._pid != os.getpid() and self._open:
@@ -188,7 +188,7 @@ class Connections:
         return found.st_dev, found.st_ino
 
     def _warn_moved(self) -> NoReturn:
-        """Close what is open, so that the next call opens the file that is there then, and raise."""
+        """Close idle connections, so that the next call opens the file that is there then, and raise."""
         there = os.path.exists(self.path)
         with self._changing:
             self.identity = None
@@ -218,12 +218,12 @@ class Connections:
 
     # -- the end ---------------------------------------------------------------------------------------------------
     def close(self, connection: sqlite3.Connection) -> None:
-        """A second call, or one from the other side of a fork, does nothing."""
+        """Close a connection. A second call, or a call in a forked child, does nothing."""
         if self._open.pop(connection, None) is not None:
             connection.close()
 
     def close_all(self) -> None:
-        """Does not wait: a thread that uses a connection ends what is under way, and closes it."""
+        """Does not wait: a thread that is using a connection finishes its call and closes it."""
         with self._changing:
             self.closed = True
             idle, self._idle = self._idle, []
@@ -232,8 +232,7 @@ class Connections:
         self.close_writer()
 
     def close_writer(self) -> None:
-        """Unless a thread is writing: it closes the writer when it is done, because it sees then that the store is
-        closed."""
+        """Close the writer. A thread that is writing closes it afterwards, when it sees that the store is closed."""
         if self._writer is not None and self.writing.acquire(blocking=False):
             try:
                 self.close(self._writer)
@@ -241,7 +240,7 @@ class Connections:
                 self.writing.release()
 
     def forget(self) -> None:
-        """When the store is forgotten without a close, or the process ends, perhaps with a daemon thread at work."""
+        """Called when the store is collected unclosed, or the process ends, perhaps with a daemon thread at work."""
         self.closed = True
         if self._pid != os.getpid():
             return
@@ -260,7 +259,7 @@ class Connections:
         return bool(self._open)
 
     def close_before_fork(self) -> None:
-        """No connection is in use now."""
+        """Close every connection; none is in use now."""
         self._idle.clear()
         self._writer = None
         for connection in list(self._open):
@@ -271,7 +270,7 @@ class Connections:
             import ctypes
 
             for connection in self._open:
-                # For ever: to close it, be it at the end of the interpreter, would undo what the parent is writing.
+                # For ever: closing it, even when the interpreter ends, would undo what the parent is writing.
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
         self._begin()
 
@@ -294,7 +293,7 @@ class Inside:
 
 
 class KeptConnection:
-    """For comparing what one connection says over time. `openings` counts how often it was opened anew."""
+    """A connection kept to compare its replies over time. `openings` counts how often it was opened."""
 
     def __init__(self, file: Connections) -> None:
         self._file = file
@@ -322,16 +321,16 @@ class KeptConnection:
 
 # -- the gate ----------------------------------------------------------------------------------------------------------
 # SQLite keeps a table of its locks for each process, and a fork copies it: a child that inherits an open file believes
-# that it holds locks which it does not, and the parent's last close unlinks the log under it. Jobs that were
-# acknowledged are lost that way, and jobs that succeeded run again. Only a child of a process that has no connection
-# open is safe. So every use of a connection enters this gate; before a fork it is shut, the uses under way are awaited,
-# and everything is closed; on both sides the next use opens the file again.
+# that it holds locks that it does not hold, and the parent's last close unlinks the log under it. Acknowledged jobs are
+# lost that way, and jobs that succeeded run again. Only a child of a process that has no connection open is safe. So
+# every use of a connection enters this gate. Before a fork the gate shuts, waits for the uses under way and closes all
+# connections; in parent and child the next use opens the file again.
 #
-# A hook cannot refuse a fork. Where a use goes on (of the forking thread itself, a handler's long transaction) the
-# parent goes on unharmed, and the child refuses the file.
+# A hook cannot refuse a fork. If a use goes on (the forking thread's own, a handler's long transaction), the parent is
+# unharmed, and the child refuses the file.
 
 FORK_SECONDS = 5.0
-"""How long a fork waits for what is under way."""
+"""Seconds for which a fork waits for uses under way."""
 
 Identity = tuple[int, int]
 """Device and inode of a file."""
@@ -342,7 +341,7 @@ class OpenFile(Protocol):
 
     @property
     def identity(self) -> Identity | None:
-        """Of the file as it was last known."""
+        """The file as it was last known."""
 
     @property
     def is_open(self) -> bool: ...
@@ -353,7 +352,7 @@ class OpenFile(Protocol):
 
 
 class Gate:
-    """One for the process: the locks that a fork copies belong to the process, whichever store took them."""
+    """The one gate of the process: the locks that a fork copies belong to the process, whichever store took them."""
 
     def __init__(self) -> None:
         self._files: weakref.WeakSet[OpenFile] = weakref.WeakSet()
@@ -364,28 +363,28 @@ class Gate:
         )
 
     def _begin(self) -> None:
-        # Reentrant: the garbage collector may close a forgotten store while its thread stands in the gate.
+        # Reentrant: the garbage collector may close a forgotten store in a thread that holds this lock.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
         self._inside: dict[int, list[OpenFile]] = {}
-        """By thread: a thread inside may enter once more, because keeping it out would block the fork for ever."""
+        """The uses by thread: a thread inside may enter once more, because keeping it out would block the fork."""
         self._forking: int | None = None
         """The thread that forks."""
         self._emptied = False
-        """From here until the fork is over no thread enters."""
+        """While this is set, until the fork is over, no thread enters."""
         self._in_use: set[Identity | None] = set()
-        """What could not be closed before it."""
+        """The files that could not be closed before the fork."""
 
     def add(self, file: OpenFile) -> None:
         with self._lock:
             self._files.add(file)
 
     def refuses(self, identity: Identity) -> bool:
-        """Whether the file was open here at the moment of a fork; then no connection of this process is safe."""
+        """Whether the file was open when this process was forked: then none of its connections is safe."""
         return identity in self._refused
 
     def enter(self, file: OpenFile) -> int:
-        """What to `leave` with."""
+        """Returns the thread to `leave` with."""
         me = threading.get_ident()
         with self._lock:
             while self._keeps_out(me):
@@ -396,7 +395,7 @@ class Gate:
     def leave(self, thread: int, file: OpenFile) -> None:
         with self._lock:
             inside = self._inside.get(thread, [])
-            if file in inside:  # else it came in before the fork that made this process
+            if file in inside:  # else it entered before the fork that made this process
                 inside.remove(file)
             if not inside:
                 self._inside.pop(thread, None)
@@ -425,7 +424,7 @@ class Gate:
             if file.identity not in self._in_use:
                 try:
                     file.close_before_fork()
-                except Exception:  # a disk in trouble: the parent may go on, the child must not
+                except Exception:  # a failing disk: the parent may go on, the child must not
                     self._in_use.add(file.identity)
 
     def _after_in_parent(self) -> None:
@@ -435,9 +434,9 @@ class Gate:
             self._changed.notify_all()
 
     def _after_in_child(self) -> None:
-        """Its locks may have been held by threads that are not here."""
+        """Begins anew: threads that the child does not have may have held the gate's locks."""
         files = list(self._files)
-        # Nothing was closed if the fork did not come through Python.
+        # Nothing was closed if the fork did not go through Python.
         left = self._in_use if self._emptied else {file.identity for file in files if file.is_open}
         self._begin()
         self._refused |= left
@@ -455,7 +454,7 @@ LONGEST_COMMAND = 80
 
 
 def processes_that_opened(path: str) -> str:
-    """In words. Linux shows it, for processes of the same user; elsewhere the text says how to find out."""
+    """Text for an error. On Linux it names processes of the same user; elsewhere it says how to find out."""
     if not Path("/proc/self/fd").exists():
         return f"to see which processes have it open: lsof {path}"
     found = sorted(_holders({path, f"{path}-wal", f"{path}-shm"}))

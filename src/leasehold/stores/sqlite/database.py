@@ -29,7 +29,7 @@ from leasehold.stores.verbs.audit import waiting_for
 T = TypeVar("T")
 
 OLDEST = (3, 35, 0)
-"""RETURNING."""
+"""The first version with RETURNING."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST, _LAST = ((instant - _EPOCH) // _MICROSECOND for instant in (EARLIEST, LATEST))
@@ -48,7 +48,7 @@ STATEMENTS = read_statements("leasehold.stores.sqlite")
 LOCK_RETRY = 0.0005, 0.004
 """Least and most seconds until the file's lock is tried again. A try costs some microseconds."""
 STEPS_A_LOOK = 1000
-"""Of SQLite's machine, between two looks at the clock of a read that may not take long."""
+"""Steps of SQLite's virtual machine between two looks at the clock, in a read with a time limit."""
 _TAKES_NOW = {name for name, text in STATEMENTS.items() if "now" in parameters(text)}
 
 
@@ -60,7 +60,7 @@ class SqliteSession:
         self._clock = clock
 
     def now(self) -> int:
-        """In microseconds, as statements are given it."""
+        """The time in microseconds, as statements get it."""
         return _now(self._clock)
 
     def rows(self, statement: str, /, **parameters: Any) -> list[Row]:
@@ -88,7 +88,7 @@ _AS_IT_IS = frozenset({str, int, float, bool, bytes, type(None)})
 
 
 def _bound_for(statement: str, parameters: Mapping[str, Any], clock: Clock) -> dict[str, Any]:
-    # Most values go as they are: a call for each would be a seventh of the time of a single enqueue.
+    # Most values pass unchanged: a call for each would be a seventh of the time of a single enqueue.
     bound = {name: v if type(v) in _AS_IT_IS else _bound(v) for name, v in parameters.items()}
     if statement in _TAKES_NOW:
         bound["now"] = _now(clock)
@@ -96,8 +96,8 @@ def _bound_for(statement: str, parameters: Mapping[str, Any], clock: Clock) -> d
 
 
 class SqliteDatabase:
-    """One file. Every write transaction begins IMMEDIATE: a read that turned into a write would be refused at once,
-    whatever the busy time-out."""
+    """A database in one file. Every write transaction begins IMMEDIATE: a transaction that reads before it writes could
+    be refused at once, whatever the busy time-out."""
 
     def __init__(
         self, path: str, clock: Clock | None = None, *, create: bool = True, family: str | None = None
@@ -109,7 +109,7 @@ class SqliteDatabase:
         self.label = f"sqlite:///{path}"
         self.family = family or self.label
         self.on_replaced: list[Callable[[], None]] = []
-        """Called when another file is found at the path: what is remembered of the old one no longer holds."""
+        """Called when another file is found at the path: what was cached from the old file is no longer true."""
         self._file = Connections(path, self.label, self.on_replaced)
         weakref.finalize(self, self._file.forget)
         if create:
@@ -149,7 +149,7 @@ class SqliteDatabase:
 
     @contextmanager
     def lend(self, seconds: float) -> Iterator[tuple[SqliteSession, sqlite3.Connection]]:
-        """Over a connection of its own, closed at the end: code that keeps it cannot write into our transactions."""
+        """Lends a connection of its own, closed at the end: code that keeps it cannot write into our transactions."""
         refuse_inside(self.family)
         file = self._file
         with file.inside():
@@ -197,16 +197,16 @@ class SqliteDatabase:
                 file.give_back(connection)
 
     def ask(self, pragma: str) -> Any:
-        """What a connection says about itself."""
+        """The value of a pragma."""
         with closing(self.keep()) as kept:
             return kept.ask(pragma)
 
     def keep(self) -> KeptConnection:
-        """A connection to keep."""
+        """A connection that its caller keeps open."""
         return KeptConnection(self._file)
 
     def session_over(self, execute: Execute) -> BorrowedSession:
-        """Over a connection that is not ours."""
+        """A session over the user's connection."""
 
         def bind(statement: str, text: str, given: Mapping[str, Any]) -> tuple[str, Any]:
             return text, _bound_for(statement, given, self.clock)
@@ -221,12 +221,12 @@ class SqliteDatabase:
         )
 
     def close(self) -> None:
-        """Does not wait: a thread that uses a connection ends what is under way, and closes it."""
+        """Does not wait: a thread that is using a connection finishes its call and closes it."""
         with self._file.inside():
             self._file.close_all()
 
     def schema_version(self) -> int:
-        """0 when there is no schema yet."""
+        """The schema's version; 0 when there is no schema yet."""
 
         def work(session: SqliteSession) -> int:
             try:
@@ -242,12 +242,12 @@ class SqliteDatabase:
             self._file.writer().execute(statement)
 
     def _translated(self, error: BaseException) -> BaseException:
-        """Trouble with the file (full, read-only, locked, gone) is the database's; the rest is raised as it is."""
+        """Turns file trouble (full, read-only, locked, gone) and missing tables into our errors; others stay."""
         if isinstance(error, sqlite3.OperationalError):
             code = error.sqlite_errorcode & 0xFF
             if code in _TROUBLE:
                 return self._file.unreachable(error)
-            # A table with its database's name is one that a trigger writes to: a mirror's.
+            # SQLite adds the database's name to a missing table that a trigger writes to: a mirror's.
             if str(error).startswith(("no such table: leasehold_", "no such table: main.")):
                 return SchemaIncomplete(self.label, str(error))
         return error
@@ -319,8 +319,8 @@ def _split(script: str) -> list[str]:
 
 EAGER_EVERY, CALM_EVERY = 0.01, 0.05
 EAGER_FOR = 30.0
-"""After work more work is likely; a quiet file is looked at less often. Not after every change: the workers' own
-signs of life are changes too."""
+"""Seconds of frequent looks after work, when more work is likely; a quiet file is looked at less often. A change alone
+does not start them: the workers' own heartbeats are changes too."""
 
 
 class SqliteWakeups:
@@ -346,7 +346,7 @@ class SqliteWakeups:
                 return NOTHING
             version = self._data_version()
             if version != self._version:
-                # A commit does not say what it was about.
+                # A commit does not say what it changed.
                 self._version = version
                 return ANYTHING
             if received or time.monotonic() >= deadline:
@@ -370,6 +370,6 @@ class SqliteWakeups:
             self._kept.close()
 
     def _data_version(self) -> tuple[int, int]:
-        """Versions of two connections say nothing about each other: after a new opening there may be something."""
+        """Versions of two connections cannot be compared: a new connection counts as a change."""
         version = int(self._kept.ask("PRAGMA data_version"))
         return self._kept.openings, version

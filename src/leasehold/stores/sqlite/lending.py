@@ -1,9 +1,9 @@
-"""A connection in other hands: a handler writes through it, in a transaction that is ours to end.
+"""A SQLite connection lent to a handler, in a transaction that only the store ends.
 
-While it is lent it refuses to commit or to roll back (sqlite3's own `executescript` and `with connection:` would commit
-without a word), and after its time the transaction is rolled back even if the handler hangs: no other can write
-meanwhile. No callback of SQLite's is used for it: one that waits for the interpreter, while the interpreter waits for
-the connection, would never end.
+A lent connection refuses to commit or to roll back (sqlite3's own `executescript` and `with connection:` would commit
+silently), and after its time the transaction is rolled back even if the handler hangs: nothing else can write
+meanwhile. SQLite's callbacks are not used for it: a callback that waits for the interpreter, while the interpreter
+waits for the connection, would never end.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _INTERRUPT_EVERY = 0.02
 
 
 class LentCursor(sqlite3.Cursor):
-    """Whatever may keep SQLite busy takes its turn, reading on included."""
+    """Each call that may keep SQLite busy waits for the connection's turn, fetches included."""
 
     connection: LentConnection
 
@@ -64,7 +64,7 @@ class LentConnection(sqlite3.Connection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._turn = threading.Lock()
-        """One statement at a time, the rollback of a late one included."""
+        """One statement at a time, the rollback of a late block included."""
         self._cursors: weakref.WeakSet[LentCursor] = weakref.WeakSet()
         self._timer: threading.Timer | None = None
         self._ended = False
@@ -79,13 +79,13 @@ class LentConnection(sqlite3.Connection):
         self._timer.start()
 
     def take_back(self) -> None:
-        """The block is over, and from here on the transaction is safe from the clock. Overdue: it came too late."""
+        """Called when the block is over: the timer no longer rolls back. Raises Overdue if the block took too long."""
         with self._turn:
             self._ended = not self._late and not self._overdue
         if self._timer is None:
             return
         if not self._ended:
-            # The clock has interrupted the block, and undoes it as soon as it has its turn.
+            # The timer has interrupted the block, and rolls it back as soon as it has its turn.
             self._timer.join()
             raise Overdue
         self._timer.cancel()
@@ -96,15 +96,15 @@ class LentConnection(sqlite3.Connection):
 
     def _end_late(self) -> None:
         while not self._turn.acquire(timeout=_INTERRUPT_EVERY):
-            # Said before the interruption: the block may notice it, and end, before we have our turn.
+            # Set before the interruption: the block may notice it, and end, before we have our turn.
             self._late = True
             self.interrupt()
         try:
             if self._ended:
                 return
-            # Said first: a statement that comes after the rollback would be a transaction by itself.
+            # Set first: a statement that comes after the rollback would be a transaction by itself.
             self._overdue = True
-            self._close_cursors()  # a read that was begun would keep the interruption alive
+            self._close_cursors()  # an unfinished read would keep the interruption alive
             if self.in_transaction:
                 self.end("ROLLBACK")
             super().close()
@@ -112,7 +112,7 @@ class LentConnection(sqlite3.Connection):
             self._turn.release()
 
     def close(self) -> None:
-        """Whole: SQLite keeps the file open while a cursor of it exists."""
+        """Closes the cursors too: SQLite keeps the file open while a cursor exists."""
         self._close_cursors()
         super().close()
 

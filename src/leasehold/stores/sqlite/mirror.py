@@ -1,7 +1,7 @@
-"""Mirrors on SQLite: five triggers, one for each place that a job can come into.
+"""Mirrors on SQLite: five triggers, one for each place that a job can enter.
 
-Each shows what its own place says and what `failure_state` keeps, as the view `job_row` does: while a trigger runs,
-the job may still stand in the place that it leaves.
+Each trigger writes what its own place and `failure_state` hold, as the view `job_row` shows it. It reads no other
+place: while it runs, the job's row may still be in the place that the job leaves.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class SqliteMirrors:
 
 
 def _trigger(mirror: Mirror, place: str) -> str:
-    """`special`: a plain job pays a comparison. The task is compared too, because jobs of other tasks are tied as
+    """A plain job costs one comparison, of `special`. The task is compared too, because jobs of other tasks are tied as
     well."""
     name, number = quoted(f"{_PREFIX}{mirror.name}_{place}"), _NUMBERS[place]
     table, key = quoted(mirror.table), quoted(mirror.key)

@@ -1,4 +1,4 @@
-"""The SQLite store: one writer at a time, in the user's own file, and what can be wrong with it."""
+"""The SQLite store: one writer at a time in the user's own file, and checks of that file."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class SqliteEnlisting(SqliteClaims):
             raise another_database(self.label, file)
 
     def _prepare(self, session: Session, jobs: Sequence[NewJob]) -> None:
-        """Our own writer would wait for the user's transaction. Nothing of it is remembered: it may be rolled back."""
+        """Makes gates in this session: our writer would wait for it. A rollback may remove them, so none is cached."""
         missing = self._unknown_gates(jobs)
         if missing:
             make_limited_gates(session, missing)
@@ -132,7 +132,7 @@ class SqliteEnlisting(SqliteClaims):
     def _notify_within(
         self, session: Session, changed: Groups, opened: Mapping[str, bool], cancelled: set[str]
     ) -> None:
-        """At once: a transaction that ends a job of the group waits for the one writer anyway."""
+        """Writes at once: a transaction that ends a job of the group waits for the one writer anyway."""
         notify_groups(session, changed, opened, cancelled)
 
 
@@ -218,7 +218,7 @@ class SqliteStore(SqliteEnlisting):
 
     # -- wake-ups --------------------------------------------------------------------------------------------------
     def _notify_others(self, hint: Hint) -> None:
-        """They see the commit itself."""
+        """Does nothing: other processes see the commit itself."""
 
     def wakeups(self, listen_url: str | None = None) -> SqliteWakeups:
         return SqliteWakeups(self._sqlite, self.label)
@@ -228,7 +228,7 @@ class SqliteStore(SqliteEnlisting):
         notify_here(groups_of(self.label))
 
     def group_wakeups(self, listen_url: str | None = None) -> SqliteWakeups | NearWakeups:
-        """Of a tenant without a connection: its file would have to stay open."""
+        """A tenant's wake-ups use no connection: its file would have to stay open."""
         label = groups_of(self.label)
         return SqliteWakeups(self._sqlite, label) if self._notify is None else NearWakeups(label)
 
@@ -251,7 +251,7 @@ class SqliteStore(SqliteEnlisting):
         return self._sqlite.transact(work)
 
     def drop(self) -> None:
-        """The creator of the file removes it."""
+        """Does nothing: the creator of the file removes it."""
 
     def upgrade_sql(self, after: int = 0) -> str:
         now = "CAST((julianday('now') - 2440587.5) * 86400e6 AS INTEGER)"
@@ -287,13 +287,13 @@ class SqliteStore(SqliteEnlisting):
 
 
 def _settle_succeeded(session: Session, endings: Sequence[Ending]) -> tuple[set[int], bool]:
-    """Outcomes first, then the leases go, then what the jobs are tied to. With one writer at a time nothing comes in
-    between."""
+    """Writes the outcomes, ends the leases, then updates what the jobs are tied to. With one writer at a time nothing
+    comes in between."""
     rows = session.tuples("settle_succeeded", settled=settled_columns(endings))
     done = [job for job, _, _ in rows]
     if done:
         session.run("end_leases", jobs=done)
-    # What has a listener comes as tied, and so does much that has none.
+    # A job with a listener is tied, and so are many jobs without one.
     listened = {ending.seq for ending in endings if ending.special == TIED}
     if listened:
         _notify(session, [job for job in done if job in listened])
@@ -309,8 +309,8 @@ def _notify(session: Session, jobs: Sequence[int]) -> None:
 
 
 def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:
-    """Whether slots are free again. It is safe to look whether anybody waits: a lane gets its ticket only if it has a
-    next job, filed where that job belongs."""
+    """Frees what the jobs were tied to; whether slots are free again. With one writer it is safe to read first: a lane
+    gets a ticket only if it has a next job, filed where that job belongs."""
     ties = session.rows("read_ties", jobs=jobs)
     limited = [tie for tie in ties if tie["limited"]]
     lanes = [tie for tie in ties if tie["lane"] is not None]

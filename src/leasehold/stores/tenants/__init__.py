@@ -1,1 +1,1 @@
-"""Many stores behind one: a store of one tenant that is opened when it is needed, and a store that serves many."""
+"""Stores of tenants: the store of one tenant, opened when it is needed, and one that routes to many."""

@@ -1,4 +1,4 @@
-"""The tenants of one store: opens theirs when they are needed, so many at a time, and tells workers of work in them."""
+"""The tenants of one store: opens their stores when needed, up to a limit, and notifies workers of work in them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Directory:
         self.notify: Callable[[str, Hint], None] = notify or self._notifier  # type: ignore[assignment] # one of two callables
 
     def another(self) -> Directory:
-        """Over a connection of its own; the same tenants are open, and no more of them."""
+        """A directory over a connection of its own. It shares the open tenants and their limit."""
         return Directory(
             self.control.another(),
             most_open=self._most_open,
@@ -50,7 +50,7 @@ class Directory:
 
     @contextmanager
     def use(self, name: str) -> Iterator[JobStore]:
-        """Raises TenantNotFound."""
+        """The tenant's store, open in the block. Raises TenantNotFound."""
         try:
             with self.cache.use(
                 name, id(self), partial(self._open, name), partial(self._find, name)
@@ -90,7 +90,7 @@ class Directory:
 
 
 class _TenantNotifier:
-    """Notifies of tenants in batches, and not too often."""
+    """Sends notifications about tenants in batches, and not too often."""
 
     def __init__(self, control: JobStore) -> None:
         self._control = control
@@ -124,7 +124,7 @@ WAIT_SECONDS = 15.0
 """Seconds to wait for a free place when all open stores are in use."""
 LOOKED_AT_FOR = 5.0
 """Seconds after which to check again that the tenant still exists. A tenant that was dropped and made anew is another
-one: what a store remembers of the old one no longer holds."""
+tenant: what a store cached of the old one is no longer true."""
 
 Opener = Callable[[], "JobStore"]
 
@@ -149,9 +149,9 @@ class StoreCache:
     def _begin(self) -> None:
         self._changed = threading.Condition(threading.Lock())
         self._open: dict[str, _Open] = {}
-        """The last used stands last."""
+        """By their last use, the most recent last."""
         self.lendable = threading.Semaphore(max(1, self._most // 2))
-        """Handlers' own transactions may take seconds: they must not keep claims and renewals from their tenants."""
+        """Limits handlers' own transactions, which may take seconds: claims and renewals need their tenants too."""
         self._pid = os.getpid()
 
     def __len__(self) -> int:
@@ -159,9 +159,9 @@ class StoreCache:
 
     @contextmanager
     def use(self, name: str, owner: object, opener: Opener, find: Callable[[], object]) -> Iterator[JobStore]:
-        """The tenant's store, which stays open meanwhile. `find` says since when the tenant has been there."""
+        """The tenant's store, which stays open meanwhile. `find` returns when the tenant was made."""
         if self._pid != os.getpid():
-            self._begin()  # SQLite files were closed before the fork, and PostgreSQL's connections see to themselves
+            self._begin()  # SQLite files were closed before the fork, and PostgreSQL's pool handles a fork itself
         entry = self._enter(name)
         try:
             now = time.monotonic()
@@ -223,7 +223,7 @@ class StoreCache:
             while name not in self._open and len(self._open) >= self._most:
                 idle = [entry for entry in self._open.values() if not entry.users]
                 if idle:
-                    # Tenants with leases go last: they are renewed all the time.
+                    # Tenants with leases are closed last: their leases are renewed all the time.
                     worst = min(idle, key=lambda entry: entry.leases > 0)
                     del self._open[worst.name]
                     closing += worst.stores.values()

@@ -38,7 +38,7 @@ class DueInTenants(Parts):
             ahead = max(sweep, SWEEP_EVERY) if every and not self._active.is_awake(name) else sweep
             some = store.sight_missed(ahead, limit)
             if some:
-                self._active.keep_awake(name)  # it takes a second look
+                self._active.keep_awake(name)  # a second look must follow
                 sighted.update((sighting.id, name) for sighting in some)
                 found.extend(some)
 

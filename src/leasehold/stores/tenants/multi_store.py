@@ -1,4 +1,4 @@
-"""One store for a worker that serves many: each verb goes to the tenant that it is about."""
+"""One store for a worker that serves many tenants: each verb goes to the tenant that it is about."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             self._swept_at = now
             self._put_first(self._active.names())
         if self._active.own:
-            turns.put_first([None])  # it sends no notification: visit it always
+            turns.put_first([None])  # the app's own store sends no notification: always visit it
         grants: list[Grant] = []
         had: list[Name] = []
         for _ in range(MOST_TENANTS_A_CLAIM):
@@ -206,7 +206,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         return None if at is None else max(0.0, at - now)
 
     def find_held(self, worker: str) -> list[Grant]:
-        """Leases of tenants whose claim failed."""
+        """This worker's leases in tenants whose claim failed."""
         found: list[Grant] = []
         for name in list(self._troubled):
             try:
@@ -230,7 +230,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         answer: list[Renewal] = []
         parts = self._by_holder(leases.items(), lambda lease: lease[0])
         failed = self._each(parts, lambda store, some: answer.extend(store.renew(dict(some))))
-        # Unknown whether these leases are lost: they run on as they are, and are renewed again soon.
+        # It is unknown whether these leases are lost: they stay as they are, and are renewed again soon.
         answer += [Renewal(job_id, None, extended=False) for name in failed for job_id, _ in parts[name]]
         return answer
 
@@ -262,7 +262,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             self._touch(parts)
         ended = [*whole.accepted, *whole.fenced]
         if failed:
-            # The worker repeats the whole batch, and finds what is settled.
+            # The worker repeats the whole batch, and finds out which endings are settled.
             self._index.let_go(ended)
             raise next(iter(failed.values()))
         locked = set(whole.locked)

@@ -16,7 +16,7 @@ from leasehold.stores.tenants.directory import Directory
 from leasehold.stores.tenants.routing import SWEEP_EVERY, JobIndex, Name, Parts
 
 COPY_EVERY = 6 * 3600.0
-"""Seconds. A copy that is not renewed for a day expires, because its code may be gone."""
+"""Seconds after which a copy is renewed. One not renewed for a day expires, because its code may be gone."""
 
 
 class OutboxesOfTenants(Parts):
@@ -25,7 +25,7 @@ class OutboxesOfTenants(Parts):
     ) -> None:
         super().__init__(directory, names, index)
         self._copies: dict[Name, tuple[frozenset[Listener], float]] = {}
-        """The listeners that we have copied to a tenant, and until when."""
+        """The listeners copied to each tenant, and when to copy them again."""
         self._taken: dict[str, Name] = {}
         """The tenants of the events under delivery, by event."""
         self._all_outboxes_at = 0.0
@@ -47,7 +47,7 @@ class OutboxesOfTenants(Parts):
             if not one.job_id:
                 self.directory.control.notify_listeners([one])
                 continue
-            # A job that is gone has no listeners any more.
+            # A deleted job has no listeners any more.
             with suppress(JobNotFound), self.holder(one.job_id) as store:
                 store.notify_listeners([one])
 
@@ -96,7 +96,7 @@ class OutboxesOfTenants(Parts):
             return some
 
         names = self._outboxes()
-        self._touch_hooks(names)  # hooks may wait there, too
+        self._touch_hooks(names)  # events for hooks may wait there, too
         return made + sum(self._over(names, enqueue))
 
     def forget_listeners(self) -> None:
@@ -104,7 +104,7 @@ class OutboxesOfTenants(Parts):
         self._over(self._tenants(), lambda _, store: store.forget_listeners())
 
     def _outboxes(self) -> list[Name]:
-        """Tenants in which something has happened here; now and then all, because other processes change jobs too."""
+        """Tenants whose jobs this process changed; now and then all, because other processes change jobs too."""
         if time.monotonic() >= self._all_outboxes_at:
             self._all_outboxes_at = time.monotonic() + SWEEP_EVERY
             self._touch_hooks(self._tenants())

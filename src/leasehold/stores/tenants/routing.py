@@ -1,4 +1,4 @@
-"""The stores behind a store of many: whose a job is, whom a worker serves, whose turn it is, and how each is asked."""
+"""Routing to the stores of tenants: which tenant has a job, which tenants a worker serves, and which is next."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Parts:
     def __init__(
         self, directory: Directory, names: Sequence[str] | None, index: JobIndex | None = None
     ) -> None:
-        """`names` of None: every tenant, and the app's own store."""
+        """`names`: None means every tenant, and the app's own store."""
         self.directory = directory
         self._names = names
         self._index = index or JobIndex()
@@ -87,7 +87,7 @@ class Parts:
         raise JobNotFound(job_id, "none of the tenants that are served here has it")
 
     def _by_holder(self, things: Iterable[T], id_of: Callable[[T], str]) -> dict[Name, list[T]]:
-        """By tenant; jobs of no tenant are left out."""
+        """Group things by the tenant of their job; leave out jobs that no tenant has."""
         found: dict[Name, list[T]] = {}
         for thing in things:
             job_id = id_of(thing)
@@ -140,7 +140,7 @@ class Parts:
             turns.put_first(names)
 
     def _touch_hooks(self, names: Iterable[Name]) -> None:
-        """These tenants may have events."""
+        """Mark tenants that may have events."""
         with self._touching:
             self._touched["hooks"].update(names)
 
@@ -160,7 +160,7 @@ Name = str | None
 
 
 class JobIndex:
-    """Shared by the claims, the settles and the lease keeper of a worker."""
+    """The tenants of a worker's jobs, shared by its claims, its settles and its lease keeper."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -208,14 +208,14 @@ class JobIndex:
             del self._recent[next(iter(self._recent))]
 
 
-# -- whom a worker serves ----------------------------------------------------------------------------------------------
+# -- which tenants a worker serves -------------------------------------------------------------------------------------
 
 OVERLAP = timedelta(seconds=10)
-"""A row that is seen later may have been committed earlier: each read goes back by this much."""
+"""Each read goes back by this much: a row may become visible after rows with a later time."""
 AWAKE_FOR = 600.0
 """Seconds for which a tenant is visited at every beat after a notification."""
 SWEEP_EVERY = 30.0
-"""Seconds after which every tenant is visited: that finds what a lost hint has hidden."""
+"""Seconds after which every tenant is visited: that finds changes whose hint was lost."""
 FRESH_FOR = 0.02
 """Seconds for which a busy worker relies on its last read."""
 
@@ -224,7 +224,7 @@ class ActiveTenants:
     def __init__(
         self, control: JobStore, names: Sequence[str] | None, on_change: Callable[[Iterable[Name]], None]
     ) -> None:
-        """`names` of None: all of them, and the app's own store."""
+        """`names`: None means every tenant, and the app's own store."""
         self._control = control
         self._wanted = None if names is None else frozenset(names)
         self._on_change = on_change
@@ -244,7 +244,7 @@ class ActiveTenants:
         return self.own if name is None else self._wanted is None or name in self._wanted
 
     def read(self, fresh: bool = True) -> None:
-        """Read the notifications since the last read. Not `fresh`: a read of a moment ago will do."""
+        """Read the notifications since the last read. Without `fresh`, a read of a moment ago is enough."""
         now = time.monotonic()
         with self._lock:
             if not fresh and now < self._read_at + FRESH_FOR:
@@ -276,7 +276,7 @@ class ActiveTenants:
             )
 
     def turn_of(self, what: str) -> tuple[list[Name], bool]:
-        """The tenants to visit now: those that are awake; at the time of a sweep all of them, and True."""
+        """The tenants to visit now, and whether it is a sweep. A sweep visits all; else only those that are awake."""
         self.read(fresh=False)
         now = time.monotonic()
         with self._lock:
@@ -291,14 +291,14 @@ class ActiveTenants:
                 self._versions.pop(name, None)
 
 
-# -- whose turn it is --------------------------------------------------------------------------------------------------
+# -- which tenant is next ----------------------------------------------------------------------------------------------
 
 LEAST_JOBS_A_TURN = 5
-"""Jobs that a turn asks for at least, if there is room: each turn is a claim of its own."""
+"""The least number of jobs that a turn requests, if there is room: each turn is a claim of its own."""
 
 
 class Turns:
-    """For one set of queues and tasks: a tenant without work for these may have work for others."""
+    """The turns for one set of queues and tasks: a tenant without work for these may have work for others."""
 
     def __init__(self, names: Iterable[Name]) -> None:
         self._lock = threading.Lock()
@@ -306,13 +306,13 @@ class Turns:
         self._due: dict[Name, float] = {}
 
     def put_first(self, names: Iterable[Name]) -> None:
-        """There may be work."""
+        """Give these tenants a turn: they may have work."""
         with self._lock:
             for name in names:
                 self._ready.setdefault(name)
 
     def next(self, now: float) -> Name | bool:
-        """The tenant whose turn it is; False: there is none. It is ready again after its next notification."""
+        """The tenant whose turn it is, or False. Its next turn comes after `put_first`, `again` or its due time."""
         with self._lock:
             for name in [name for name, at in self._due.items() if at <= now]:
                 del self._due[name]
@@ -324,7 +324,7 @@ class Turns:
             return name
 
     def share(self, room: int) -> int:
-        """The share of the room for the tenant whose turn it is, beside all that wait."""
+        """The share of the room for the tenant whose turn it is, divided by this tenant and all that wait."""
         waiting = len(self._ready) + 1
         return min(room, max(-(-room // waiting), LEAST_JOBS_A_TURN))
 
@@ -333,7 +333,7 @@ class Turns:
         self.put_first([name])
 
     def later(self, name: Name, at: float | None) -> None:
-        """The tenant had no work; its next job is due then."""
+        """The tenant had no work; its next job is due at `at`."""
         with self._lock:
             self._due.pop(name, None)
             if at is not None:

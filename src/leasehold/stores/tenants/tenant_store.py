@@ -34,7 +34,7 @@ VERBS = frozenset(
 OF_CONTROL = VERBS.intersection(vars(TenantVerbs)) | {"open_tenant", "upgrade_tenant", "tenant_wakeups"}
 """The verbs of the store that keeps the list of tenants."""
 OF_ALL_TENANTS = {"set_retention", "retention", "beat_worker", "forget_worker", "forget_silent_workers"}
-"""Workers and the rules in their code are the same for all tenants: they stand in the app's own store."""
+"""Workers and the rules in their code are the same for all tenants: they are kept in the app's own store."""
 
 
 def with_verbs(make: Callable[[str], Callable[..., Any] | None]) -> Callable[[C], C]:
@@ -94,7 +94,7 @@ class TenantStore:
         return tenant_store(self.directory.another(), self.name)
 
     def close(self) -> None:
-        """Its directory closes what is open."""
+        """Does nothing: its directory closes the open store."""
 
     @contextmanager
     def transaction(self, job_id: str, token: int, seconds: float) -> Iterator[HandlerTransaction]:
@@ -106,7 +106,7 @@ class TenantStore:
             yield lent
 
     def enqueue_within(self, tx: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        """Workers are notified of a tenant after the commit, and the commit is the caller's."""
+        """Refuses: a tenant's workers are notified after the commit, and the commit is the caller's."""
         raise InvalidInput(
             "tx", "a tenant's job cannot go with your transaction", "enqueue it after the commit"
         )
@@ -115,7 +115,7 @@ class TenantStore:
         return self.enqueue_within(tx, jobs)
 
     def audited(self, entry: AuditEntry) -> AbstractContextManager[None]:
-        """In the tenant's own store, which need not stay open meanwhile."""
+        """Records in the tenant's own store, which need not stay open meanwhile."""
         return audited(self.label, entry, self.write_audit)  # type: ignore[attr-defined] # with_verbs writes it
 
     # -- workers and wake-ups --------------------------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""One file a stage of a job's life; its statements stand in the .sql file of the same name."""
+"""Store verbs, one file per stage of a job's life; the .sql file of that name has its statements."""

@@ -1,4 +1,4 @@
-"""Audit: what operators have done, or were refused, written in the transaction of the verb itself."""
+"""Audit: operators' changes, written in the transaction of the verb itself, and refused verbs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from leasehold.stores.database.database import Session
 from leasehold.stores.verbs.writing import Verbs
 
 # -- a verb and its record ---------------------------------------------------------------------------------------------
-# The entry waits in the context of the verb's caller. The first transaction of that store that changes something stores
-# it too, so both are committed or neither; a try that is rolled back leaves none. A caller without an entry, as on the
-# hot path, pays one look.
+# The entry waits in the context of the verb's caller. The store's first transaction that changes something
+# also stores the entry, so both are committed or neither; a rolled-back try leaves no entry. A caller without
+# an entry, as on the hot path, only reads a context variable.
 
 T = TypeVar("T")
 Work = Callable[[Any], T]
@@ -36,11 +36,11 @@ class Waiting:
         self.entry = entry
         self.waits = True
         self.changed = False
-        """Whether the try that is under way has changed anything."""
+        """Whether the present try of the transaction has changed anything."""
 
     def go_with(self, transact: Transact, work: Work[T]) -> T:
-        """Run `work` in one transaction with the entry. It is not repeated if the reply to its commit is lost, because
-        it is unknown then whether the entry is there."""
+        """Run `work` in one transaction with the entry. The transaction is not repeated if the reply to its
+        commit is lost: the entry may be stored already."""
 
         def both(session: Session) -> T:
             self.changed = True
@@ -64,7 +64,7 @@ _waiting: ContextVar[Waiting | None] = ContextVar("leasehold_audit", default=Non
 
 @contextmanager
 def audited(store: str, entry: AuditEntry, write_refusal: Callable[[AuditEntry], None]) -> Iterator[None]:
-    """For one verb of this store. Refused before anything was changed, it is recorded as that, by itself."""
+    """Record one verb of this store. If it is refused before any change, `write_refusal` stores the entry."""
     waiting = Waiting(store, entry)
     try:
         before = _waiting.set(waiting)
@@ -81,14 +81,14 @@ def audited(store: str, entry: AuditEntry, write_refusal: Callable[[AuditEntry],
 
 
 def waiting_for(store: str) -> Waiting | None:
-    """Before a write to this store begins."""
+    """The entry that the next write to this store must store too, or None."""
     waiting = _waiting.get()
     return waiting if waiting is not None and waiting.waits and waiting.store == store else None
 
 
 def changed(answer: T) -> T:
-    """Said inside of a transaction that may have found nothing to do, with what it found: if that is nothing, it is
-    not recorded. A later transaction of the same verb may be."""
+    """Return `answer`, the result of a transaction that may find nothing to do: if it is empty, this
+    transaction stores no audit entry. A later transaction of the same verb may store it."""
     if not answer and (waiting := _waiting.get()) is not None:
         waiting.changed = False
     return answer
@@ -96,7 +96,7 @@ def changed(answer: T) -> T:
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
-    """For transactions that only prepare what the verb is about."""
+    """Keep the audit entry out of transactions that only prepare the verb's change."""
     before = _waiting.set(None)
     try:
         yield
@@ -106,7 +106,7 @@ def unrecorded() -> Iterator[None]:
 
 @contextmanager
 def recorded_in(store: str) -> Iterator[None]:
-    """The verb is done in another store: its entry goes there."""
+    """Store the audit entry in this store, because the verb makes its change here."""
     waiting = _waiting.get()
     if waiting is None:
         yield
@@ -158,7 +158,7 @@ class AuditVerbs(Verbs):
     ) -> AuditPage:
         """Entries, newest first; `cursor` is the last page's `next`."""
         check_page(limit, LONGEST_PAGE)
-        # The first one says which index is walked: mostly it leaves the fewest.
+        # The first filter chooses the index to walk: it usually matches the fewest entries.
         given = {"target": target, "actor": actor, "verb": verb}
         requested = {name: value for name, value in given.items() if value is not None}
         first, *others = requested or ["seq"]
@@ -172,8 +172,8 @@ class AuditVerbs(Verbs):
         return AuditPage(entries, str(entries[-1].seq) if len(rows) > limit else None)
 
     def prune_audit(self, age: float, limit: int = 1000) -> int:
-        """Delete those of the `limit` oldest entries that are older than `age` seconds; the result is their number. The
-        look is a read of its own: usually there is nothing to delete."""
+        """Delete those of the `limit` oldest entries that are older than `age` seconds; the result is their
+        number. A separate read finds them first: usually there is nothing to delete."""
         old = self._tuples("find_old_audit", age=age, limit=limit)
         if not old:
             return 0

@@ -1,6 +1,6 @@
-"""Budgets: a ledger without a fence, and totals that move in the same transaction as its rows.
+"""Budgets: a ledger that no fence guards, and totals that change in the same transaction as its rows.
 
-What is spent is spent, also after the lease was lost: the token is recorded, and never checked.
+Spending is recorded even after the lease was lost: the token is stored, but never checked.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ class BudgetVerbs(Verbs):
 
 
 def _budget_rows(session: Session, rows: Sequence[Row]) -> list[BudgetRow]:
-    """The same lines as `budget`. A job's limits are its policy's unless they were raised; where they count each
-    attempt by itself, the spending of the latest attempt is read job by job."""
+    """The same lines as `budget`. A job's limits are its policy's unless they were raised; if they count each
+    attempt separately, the latest attempt's spending is read job by job."""
     found = []
     of_runs: dict[str, dict[str, BudgetLine]] = {}
     for row in rows:
@@ -125,7 +125,7 @@ def _budget_rows(session: Session, rows: Sequence[Row]) -> list[BudgetRow]:
 def record_spends(
     session: Session, job_id: str, token: int, attempt: int, spends: Sequence[Spend]
 ) -> list[BudgetLine]:
-    """In a transaction that is open. Of a job that was pruned there is nothing left to record."""
+    """Record spending in an open transaction. Raises JobNotFound, also for a job that was pruned."""
     found = session.rows("lock_spender", id=job_id)
     if not found:
         raise JobNotFound(job_id)
@@ -150,7 +150,7 @@ def record_spends(
 
 
 def _exhausted(lines: Sequence[BudgetLine], moved: Mapping[str, int], job: Row) -> list[Happened]:
-    """The limits that this spending has passed; one that was passed before was reported then. The totals are locked."""
+    """Notifications for limits passed by this spending; earlier ones were reported then. The totals are locked."""
     passed = [
         line for line in lines if line.exhausted and not _before(line, moved.get(line.unit, 0)).exhausted
     ]
@@ -162,8 +162,8 @@ def _before(line: BudgetLine, amount: int) -> BudgetLine:
 
 
 def refuse_over_budget(session: Session, job: Job) -> None:
-    """A resume that would only be breached again is refused, with what would change that. A limit for each run is no
-    reason: the next one begins at 0."""
+    """Raise InvalidState, with the remedy, if the job would breach its budget again after a resume. A limit
+    for each attempt is no reason: the next attempt begins at 0."""
     if job.state not in HALTED or not halts(job.policy):
         return
     if job.policy.budget is None and job.group is None:
@@ -206,7 +206,7 @@ def _set_limits(session: Session, scope: str, name: str, limits: Mapping[str, in
 
 
 def _lines(session: Session, job: Row, attempt: int | None) -> list[BudgetLine]:
-    """With a limit for each run, of this attempt; None: of the latest."""
+    """The budgets of a job and its group. A limit for each attempt counts this attempt; None: the latest."""
     policy = Policy.load(job["policy"])
     rows = session.rows("read_budget", id=job["id"], group=job["group_name"])
     of_run = None

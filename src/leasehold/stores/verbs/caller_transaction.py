@@ -1,8 +1,8 @@
 """Enqueue inside the user's own transaction, over the user's own connection.
 
-The verb is `enqueue_in`, as for every other enqueue. What is special: nothing is repeated and no savepoint is set, so
-all that can be refused is refused before the first write; and the transaction may stay open for long, so nothing may be
-locked in it that others need.
+The verbs call `enqueue_in`, as every other enqueue does, under two more rules. Nothing is repeated and no
+savepoint is set, so every refusal must come before the first write. The transaction may stay open for long,
+so it must not lock rows that others need.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class EnlistVerbs(EnqueueVerbs):
         checked = _checked(jobs)
         borrowed = await aborrow(tx)
         if not borrowed.is_async:
-            # Here, and not in a thread of ours: sqlite3 serves no other thread than the one that opened it.
+            # In the caller's thread: sqlite3 refuses a connection in every thread except the one that opened it.
             return self._enlist(borrowed, borrowed.execute, checked)
         return await in_thread(lambda execute: self._enlist(borrowed, execute, checked), borrowed.execute)
 
@@ -70,8 +70,8 @@ class EnlistVerbs(EnqueueVerbs):
     def insert_sql(self, job: NewJob) -> str:
         """SQL for other languages that stores a plain job like this one, with id and arguments as parameters. The text
         depends only on the job's task, queue, priority, policy and lease."""
-        # Now, though the text brings it along: in a long transaction of another language a new gate would block
-        # every producer that first meets the task meanwhile.
+        # Stored now, although the SQL text would store the gate too: in a long transaction of another
+        # language, a new gate would block every producer that first uses the task meanwhile.
         self._make_gates([job])
         return self._insert_sql(job)
 
@@ -80,15 +80,15 @@ class EnlistVerbs(EnqueueVerbs):
 
     @abstractmethod
     def _session_over(self, borrowed: Borrowed, execute: Execute) -> Session:
-        """Refuses a connection to another kind of database."""
+        """A session over the caller's connection. Raises InvalidInput if it leads to another database system."""
 
     @abstractmethod
     def _check_place(self, session: Session) -> None:
-        """Raises InvalidInput unless it leads to this store's own database. The first statement, and it only reads."""
+        """Raise InvalidInput unless this is the store's own database. The first statement; it only reads."""
 
     @abstractmethod
     def _prepare(self, session: Session, jobs: Sequence[NewJob]) -> None:
-        """Store what jobs share with others: gates, limits, long names."""
+        """Store the rows that jobs share with other jobs: gates, limits, long names."""
 
     @abstractmethod
     def _notify_within(
@@ -113,7 +113,7 @@ def insert_parameters(job: NewJob) -> dict[str, Any]:
 
 
 def filled_in(text: str, values: Mapping[str, Any], left: Mapping[str, str]) -> str:
-    """A statement with these values as literals. The parameters that are left get another name."""
+    """Return the statement with these values as literals; `left` renames the parameters that stay."""
 
     def literal(match: re.Match[str]) -> str:
         if match[1] in left:
@@ -135,15 +135,15 @@ def another_database(label: str, found: str) -> InvalidInput:
 
 
 def _checked(jobs: Sequence[NewJob]) -> Sequence[NewJob]:
-    """Make all of them, so that every error is known before anything is written."""
+    """Build all jobs and check their order, so that these errors come before the first write."""
     jobs = list(jobs)
     check_order(jobs)
     return jobs
 
 
 def _check_parents(session: Session, jobs: Sequence[NewJob]) -> None:
-    """A job that waits for others marks its parents, and a parent cannot end until that mark is committed: its worker
-    could not settle it while the user's transaction is open. So parents must have ended."""
+    """Raise unless all parents have ended. A job that waits for others marks its parents, and until the mark
+    is committed no worker can settle them: the user's transaction may stay open for long."""
     wanted = sorted({parent for job in jobs for parent in job.after})
     if not wanted:
         return

@@ -1,4 +1,4 @@
-"""Claim: find groups of due jobs, take from them by the strategy of their source; or one job, by its id or new."""
+"""Claim: finds groups of due jobs and takes from them by source; or claims one job, by its id or new."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from leasehold.stores.verbs.locking import find_progress, lock, lock_free_held
 from leasehold.stores.verbs.writing import batches, find_holders, write
 
 SEES_TICKETS = 200
-"""Tickets a claim looks at however small its room, so that a small worker clears a heap of stale ones at once."""
+"""Tickets that every claim looks at, even with little room: a small worker clears many stale ones at once."""
 
 ROUNDS = 4
-"""A ticket filed anew belongs to another group, which only the next look finds. An empty answer must mean that there is
-nothing to do: the worker goes to sleep after it."""
+"""Rounds of find and take in one claim. A refiled ticket belongs to another group, which only the next round
+finds. An empty result must mean that there is nothing to do: the worker sleeps after it."""
 
 NOTHING = Need()
 
@@ -51,7 +51,7 @@ _UNREAD = tuple(Grant._field_defaults.values())[Grant._fields.index("waited") - 
 class Taken(NamedTuple):
     grants: list[Grant]
     cleared: bool = False
-    """A take claimed no job, but dropped stale tickets. Behind them other jobs may stand."""
+    """A take claimed no job, but deleted stale tickets. Other jobs may wait behind them."""
 
 
 class Take(Protocol):
@@ -78,13 +78,13 @@ Admit = Callable[[Any, Sequence[DueGroup], int, ClaimGroup], Admitted]
 
 @dataclass(slots=True)
 class LimitedTake:
-    """Claims what slots and rates admit. One transaction takes from few groups: it locks all their slots and rates."""
+    """Claims the jobs that slots and rates admit. A transaction takes from few groups: it locks their limits."""
 
     transact: Callable[[Callable[[Any], Admitted]], Admitted]
     admit: Admit
     claim_group: Callable[[Any, DueGroup, int], list[Grant]]
     waits: list[float]
-    """Gets the seconds until rates open again."""
+    """Collects the seconds until rates open again."""
 
     def take(self, groups: list[DueGroup], open_gates: list[int], room: int) -> Taken:
         grants: list[Grant] = []
@@ -111,7 +111,7 @@ Where = Mapping[str, list[str] | None]
 
 # -- many jobs: one claim --------------------------------------------------------------------------------------------
 class ClaimRequest(NamedTuple):
-    """What a worker asks for."""
+    """The parameters of a worker's claim."""
 
     worker: str
     queues: Sequence[str]
@@ -121,12 +121,12 @@ class ClaimRequest(NamedTuple):
 
     @property
     def is_mixed(self) -> bool:
-        """The jobs of all queues stand in one line."""
+        """Whether the jobs of all queues are taken in one common order."""
         return self.order == "mixed" or len(self.queues) < 2
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The same for claims that find the same groups. Queues that take turns come in another order each time."""
+        """Equal for claims that find the same groups. Queues that take turns come in another order each time."""
         queues = tuple(self.queues) if self.is_mixed else frozenset(self.queues)
         return queues, None if self.tasks is None else tuple(self.tasks)
 
@@ -136,7 +136,7 @@ class ClaimRequest(NamedTuple):
 
 
 class Claim:
-    """One claim under way."""
+    """One claim in progress."""
 
     def __init__(
         self,
@@ -146,16 +146,16 @@ class Claim:
         queues_of: Callable[[DueGroups], Mapping[int, str]],
     ) -> None:
         self.grants: list[Grant] = []
-        """What it has claimed so far."""
+        """The jobs claimed so far."""
         self.room = request.limit
-        """How much more it may claim."""
+        """How many more jobs it may claim."""
         self._request = request
         self._strategies = strategies
         self.find = find
         self._queues_of = queues_of
 
     def find_and_take(self, found: DueGroups | None = None) -> None:
-        """Find due groups, then take from them, until there is no room or nothing left. `found`: begin with these."""
+        """Find due groups and take from them, until there is no room or nothing left; begin with `found` if given."""
         before: set[tuple[int, int]] = set()
         rounds = 0
         while rounds < ROUNDS:
@@ -168,7 +168,7 @@ class Claim:
             if not lanes or stuck:
                 break
             before = lanes
-            rounds += not taken.cleared  # stale tickets come to an end
+            rounds += not taken.cleared  # not counted otherwise: stale tickets come to an end
 
     def take_from(self, found: DueGroups) -> Taken:
         if self._request.is_mixed:
@@ -176,7 +176,7 @@ class Claim:
         return self._take_by_queue(found, self._queues_of(found))
 
     def _take_in_turn(self, found: DueGroups, most: int) -> Taken:
-        """Best first, until there is no room."""
+        """Take from the groups, best first, until `most` jobs are taken."""
         grants: list[Grant] = []
         cleared = False
         for source, groups in found.in_turn():
@@ -187,8 +187,8 @@ class Claim:
         return Taken(grants, cleared)
 
     def _take_by_queue(self, found: DueGroups, queue_of: Mapping[int, str]) -> Taken:
-        """Each queue in turn gets an equal share of the room, and the queues that could fill theirs share what the
-        others have left. With a strict order a queue has to be empty before the next gets its turn."""
+        """Give each queue an equal share of the room; queues that used up their share divide what the others
+        left. With a strict order, a queue must be empty before the next gets its turn."""
         tickets = found.unsorted_tickets()
         if tickets and self._take("lane", tickets, [], self.room).cleared:
             # The tickets are filed under their heads' own gates now, and the next look knows their queues.
@@ -211,8 +211,8 @@ class Claim:
         return Taken(grants, cleared)
 
     def _take_shares(self, queues: list[DueGroups], share: int) -> Taken:
-        """Queues without lanes and limits are taken from together: with any number of queues a claim is a few
-        statements."""
+        """Take a share from each queue. Queues without lanes and limits share a statement: with any number of
+        queues a claim is a few statements."""
         plain = [part.plain for part in queues if part.only_plain]
         together = len(plain) > 1
         grants = self._strategies.shared().take_from_each(plain, share) if together else []
@@ -234,8 +234,8 @@ class Claim:
 
 
 def grants_of(rows: Iterable[tuple[Any, ...]]) -> list[Grant]:
-    """Of rows with a grant's columns up to `waited`. By the tuple's own constructor: that of Grant takes twice as long,
-    and this is done for every job."""
+    """Build grants from rows with a grant's columns up to `waited`. The tuple's own constructor is used
+    because Grant's takes twice as long, and this runs for every job."""
     new = tuple.__new__
     return [new(Grant, row + _UNREAD) for row in rows]
 
@@ -245,9 +245,9 @@ class ClaimVerbs(LimitVerbs):
     def claim_by_id(
         self, job_id: str, worker: str, sites: Sequence[str] = (), sighting: Sighting | None = None
     ) -> Grant | Denied:
-        """Claim one job, whatever its queue. An expired lease is first reaped (by two looks, as its task says), then
-        claimed or adopted, all in one transaction. A job whose time is over ends and is denied; an orphan is granted
-        all the same, so that its execution can be stopped."""
+        """Claim one job, whatever its queue. An expired lease is first reaped (after two looks, as its task
+        says), then claimed or adopted, all in one transaction. A job whose time is over ends and is denied;
+        an orphan is granted nevertheless, so that its execution can be stopped."""
         self._make_worker_name(worker)
         monotonic = self._database.clock.monotonic()
         ripe = sighting if sighting is not None and sighting.ripe(monotonic) else None
@@ -266,7 +266,7 @@ class ClaimVerbs(LimitVerbs):
 
         answer = self._database.transact(work)
         if isinstance(answer, Need):
-            # Slots and rates are locked before jobs: begun again, with what it needs known.
+            # Slots and rates are locked before jobs: start again, now that the job's need is known.
             need = answer
             answer = self._database.transact(lambda session: work(session, need))
         if isinstance(answer, Need):
@@ -274,7 +274,7 @@ class ClaimVerbs(LimitVerbs):
         return answer
 
     def _claim_in_time(self, claim: Callable[[], list[Grant]]) -> list[Grant]:
-        """Go on while all that was taken had no time left: an empty answer means that there is nothing to do."""
+        """Claim again while every claimed job had no time left: an empty result must mean that nothing is to do."""
         while True:
             taken = claim()
             grants = self._in_time(taken)
@@ -293,7 +293,7 @@ class ClaimVerbs(LimitVerbs):
 
 
 def _expire_grants(session: Session, leases: Mapping[str, int]) -> None:
-    """Locked jobs are left: their leases run out, and the reaper finds that their time was over."""
+    """End these late jobs. Locked jobs are left: their leases run out, and the reaper finds their time over."""
     jobs, now = lock_free_held(session, leases)
     if now is not None:
         late = [job for job in jobs.values() if job.lease_token == leases[job.id]]
@@ -311,7 +311,7 @@ def claim_in(
     monotonic: float,
     need: Need,
 ) -> Grant | Denied:
-    """Claim this job, which is locked, in a transaction that is open."""
+    """Claim this job, which is locked, in an open transaction."""
     job_id = job.id
     if job.state is State.RUNNING and job.worker is not None:
         if _is_held(job, now):
@@ -378,10 +378,10 @@ def _not_claimable(session: Session, job: Job, now: datetime, need: Need) -> str
 
 
 def grant_of(job: Job, now: datetime) -> Grant:
-    """Build the grant. An orphan is granted although its time is over: its worker has to stop it."""
+    """Build the grant. An orphan is granted even after its time is over: its worker has to stop it."""
     left = None if job.deadline_at is None else (job.deadline_at - now).total_seconds()
     started_at = job.execution_started_at
-    # An adopted job has waited before.
+    # An adopted job's wait was counted when it was first claimed.
     begun = None if job.execution_site is not None else job.started_at or now
     return Grant(
         seq=job.seq,
@@ -448,20 +448,20 @@ def _run_now(
     assert now is not None
     granted = claim_in(session, jobs[job.id], now, worker, (), None, monotonic, need)
     if isinstance(granted, Denied):
-        # Raised, so that what was stored goes too.
+        # Raised, so that the stored job is rolled back too.
         raise InvalidState(job.id, "start", "not stored", granted.why)
     return granted
 
 
 def _take_turn(session: Session, task: str) -> None:
-    """Calls for one task decide one after the other: two that count at the same time would both see the last place."""
+    """Lock the task's row: calls for one task decide one by one. Two that count at once could exceed the cap."""
     while not session.rows("lock_running_cap", task=task):
         session.run("insert_running_cap", task=task)
 
 
 def _is_taken(place: Row) -> bool:
-    """A lease that has run out takes no place: its worker is gone, or will be fenced. But an execution may live on
-    until it is adopted and has ended."""
+    """Whether a running job counts towards the cap. An expired lease does not: its worker is gone, or will be
+    fenced. An execution does, because it may live on until it is adopted and has ended."""
     return bool(place["placed"]) or place["worker"] is None or place["lease_expires_at"] > place["now"]
 
 
@@ -470,7 +470,7 @@ def _holder(place: Row) -> Holder:
 
 
 def _given_before(session: Session, job: NewJob, worker: str) -> Grant | Enqueued:
-    """The same call again, after a lost reply."""
+    """Answer a call repeated after a lost reply: with the same grant, if this worker has it."""
     jobs, now = lock(session, [job.id])
     row = jobs[job.id]
     if row.worker != worker or now is None:
@@ -479,7 +479,7 @@ def _given_before(session: Session, job: NewJob, worker: str) -> Grant | Enqueue
 
 
 def _duplicate_of(session: Session, job: NewJob) -> Enqueued | None:
-    """A call that leads to an existing job needs no place."""
+    """The existing job that the call leads to, or None: such a call needs no free capacity."""
     if job.unique_key is None or job.on_duplicate != "return":
         return None
     rows = find_holders(session, [(job.task, job.unique_key)])

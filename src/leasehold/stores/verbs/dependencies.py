@@ -1,7 +1,7 @@
-"""Jobs that wait for others: rows of their own, judged in the transaction that ends a parent.
+"""Dependencies: jobs that wait for parents, judged in the transaction that ends a parent.
 
-Nothing here writes a move: `write_moves` does, and calls this for the children, and for their children, until
-no job is left to judge. So every way in which a job can end passes through here.
+`write_moves` writes the moves and calls this module for the children, then for their children, until no job
+is left to judge. So every ending of a job passes through here.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from leasehold.stores.verbs.locking import lock
 
 
 def lock_descendants(session: Session, moves: Sequence[Move]) -> None:
-    """Lock all jobs that these endings may concern, children's children too, at once and by seq: locked wave by wave,
-    two transactions could wait for each other."""
+    """Lock all jobs that these endings may concern, children's children too, at once and in the order of seq:
+    locking wave by wave, two transactions could deadlock."""
     if ended := _ended_parents(moves):
         session.run("lock_descendants", ids=ended)
 
 
 def lock_free_descendants(session: Session, moves: Sequence[Move]) -> bool:
-    """As above, but without waiting. False: one of them is locked."""
+    """As `lock_descendants`, but without waiting. False: one of these jobs is locked."""
     ended = _ended_parents(moves)
     return not ended or not session.tuples("lock_free_descendants", ids=ended)
 
 
 def without_locked_children(session: Session, moves: Sequence[Move]) -> list[Move]:
-    """The moves that need not wait: jobs that wait for an ended one are judged with its end, and none may be locked."""
+    """The moves that can be written without waiting: the jobs to judge with them are not locked."""
     if lock_free_descendants(session, moves):
         return list(moves)
     return [move for move in moves if lock_free_descendants(session, [move])]
 
 
 def moves_of_children(session: Session, moves: Sequence[Move], now: datetime) -> list[Move]:
-    """The moves of the jobs that wait for the endings among these moves."""
+    """Judge the jobs that wait for the endings among these moves; returns their moves."""
     ended = [
         EndedParent(move.job.id, move.job.task, move.job.state, move.job.reason)
         for move in moves
@@ -51,8 +51,8 @@ def moves_of_children(session: Session, moves: Sequence[Move], now: datetime) ->
 def wait_for_parents(
     session: Session, made: Sequence[NewJob], standing_for: Mapping[str, str]
 ) -> tuple[list[Move], datetime | None]:
-    """Tie new jobs to their parents; returns the moves of jobs whose parents have ended already. `standing_for` leads
-    from an id of this batch to the job that has the id's place: itself, or the holder of its unique key."""
+    """Tie new jobs to their parents; returns the moves of jobs whose parents have ended already. `standing_for` maps an
+    id of this batch to the job that stands for it: itself, or the holder of its unique key."""
     parents_of = {job.id: _parents(job, standing_for) for job in made if job.after}
     if not parents_of:
         return [], None
@@ -94,8 +94,8 @@ _MARKS = {
 
 
 def _mark_awaited(session: Session, parents: Iterable[Job]) -> None:
-    """Mark the row that every ending takes away, under its lock: the transaction that ends a parent from now on judges
-    its children too."""
+    """Mark each parent's moving row, which every ending deletes, under its lock: a transaction that ends the
+    parent from now on judges its children too."""
     by_place: dict[Place, list[Job]] = {}
     for job in parents:
         if job.special < AWAITED:
@@ -106,7 +106,7 @@ def _mark_awaited(session: Session, parents: Iterable[Job]) -> None:
 
 
 def check_order(jobs: Sequence[NewJob]) -> None:
-    """A parent of the same batch stands before its child, so that no circle can be stored."""
+    """Raise InvalidInput unless each parent in the batch comes before its child: no cycle may be stored."""
     if not any(job.after for job in jobs):
         return
     place = {job.id: number for number, job in enumerate(jobs)}
@@ -147,5 +147,5 @@ def _ends(move: Move) -> bool:
 
 
 def _parents(job: NewJob, standing_for: Mapping[str, str]) -> list[str]:
-    """Each once, in the order given."""
+    """The job's parents, each once, in the order given."""
     return list(dict.fromkeys(standing_for.get(parent, parent) for parent in job.after))

@@ -1,4 +1,4 @@
-"""Enqueue: durable before the call returns; a repeat is harmless; a held unique key leads to its holder."""
+"""Enqueue: stores jobs durably, each id once; a held unique key leads to its holder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _TRIES = 3
 _BULK = 1000
 
 Inserted = Any
-"""The place in its lane of a job that was inserted, as the database gives instants; None without a lane."""
+"""The `lane_at` of an inserted job, as the database returns instants; None without a lane."""
 
 _NOTHING: Mapping[str, int] = {}
 
@@ -78,9 +78,9 @@ def enqueue_in(
     marks: Marks | None = None,
     notify: Notify | None = None,
 ) -> list[Enqueued]:
-    """Enqueue inside an open transaction. Holders that give way do so first, so that the new jobs are stored in the
-    order given; groups are notified last, once each, together with the caller's changes. `marks` are the stops of the
-    attempts whose follow-ups these are, if the caller knows them. `notify` notifies the groups in another way."""
+    """Enqueue inside an open transaction. Holders of keys that give way are cancelled first, so that the new jobs are
+    stored in the order given; groups are notified last, once each, with the caller's changes. `marks` are the stops of
+    the parents of follow-ups, if the caller knows them. `notify` replaces `notify_groups`."""
     stopped = _find_stopped(session, jobs, marks)
     keep_long_names(session, jobs)
     changes = _GroupChanges(dict(groups))
@@ -100,9 +100,9 @@ def enqueue_in(
 @dataclass(slots=True)
 class _GroupChanges:
     live: Groups
-    """By how many each group's live jobs change."""
+    """The change of each group's number of live jobs."""
     opened: dict[str, bool] = field(default_factory=dict)
-    """Groups with new jobs, and whether one of these is no follow-up."""
+    """Groups with new jobs, and whether any of these jobs is not a follow-up."""
     cancelled: set[str] = field(default_factory=set)
     """Groups with new jobs that are cancelled at once."""
 
@@ -122,7 +122,7 @@ class _GroupChanges:
 
 
 def _find_stopped(session: Session, jobs: Sequence[NewJob], marks: Marks | None) -> Mapping[str, StopMark]:
-    """The follow-ups of runs that were stopped, by their ids."""
+    """The follow-ups that a stop of their parent covers, by id."""
     follow_ups = [job for job in jobs if job.follow_up_of is not None]
     if follow_ups and marks is None:
         marks = find_marks_of_running(session, [job.follow_up_of or "" for job in follow_ups])
@@ -130,8 +130,8 @@ def _find_stopped(session: Session, jobs: Sequence[NewJob], marks: Marks | None)
 
 
 def _held_where_needed(jobs: Sequence[NewJob], stopped: Collection[str]) -> Sequence[NewJob]:
-    """Jobs that wait for others go in as held, until they are tied to them. So do stopped ones, until they are
-    cancelled; they replace no holder of their key."""
+    """Jobs that wait for parents are inserted as held, until they are tied to them. So are stopped jobs,
+    until they are cancelled; a stopped job replaces no holder of its key."""
     held = [replace(job, hold=True) if job.after else job for job in jobs]
     if stopped:
         held = [replace(j, hold=True, on_duplicate="return") if j.id in stopped else j for j in held]
@@ -141,7 +141,7 @@ def _held_where_needed(jobs: Sequence[NewJob], stopped: Collection[str]) -> Sequ
 def _insert_all(
     session: Session, wanted: Sequence[NewJob], stopped: Collection[str], changes: _GroupChanges
 ) -> dict[str, Enqueued]:
-    """Insert, until each job is stored or leads to the job that is there already."""
+    """Insert until each job is stored or leads to an existing job."""
     enqueued: dict[str, Enqueued] = {}
     for _ in range(_TRIES):
         changes.add(_replace_holders(session, wanted))
@@ -162,8 +162,8 @@ Notify = Callable[[Session, Groups, Mapping[str, bool], set[str]], None]
 
 
 def notify_groups(session: Session, changed: Groups, opened: Mapping[str, bool], cancelled: set[str]) -> None:
-    """`opened` have new jobs, `cancelled` have cancelled ones only. Follow-ups do not reopen a group: their parent may
-    not know that it was stopped."""
+    """Notify groups with new jobs: `cancelled` have only cancelled ones, `opened` others too. Follow-ups do
+    not reopen a group: their parent may not know of the stop."""
     for reopens in (True, False):
         touched = {name: changed[name] for name, one in opened.items() if one is reopens}
         if touched:
@@ -182,8 +182,8 @@ def _cancel_stopped(session: Session, stopped: Mapping[str, StopMark]) -> Groups
 
 
 def _relate(session: Session, jobs: Sequence[NewJob], enqueued: Mapping[str, Enqueued]) -> Groups:
-    """Tie new jobs to those they wait for, and to the one whose follow-up they are; the groups that this changes. A
-    job that was there already keeps what it had."""
+    """Tie new jobs to their parents and to the job they follow; returns the groups that this changes. A job
+    that existed before keeps its ties."""
     made = [job for job in jobs if enqueued[job.id] == Enqueued(job.id, created=True)]
     requested = [{"parent_id": job.follow_up_of, "child_id": job.id} for job in made if job.follow_up_of]
     if requested:
@@ -241,8 +241,8 @@ def _holders(session: Session, jobs: Sequence[NewJob]) -> dict[tuple[str, str], 
 
 
 def _replace_holders(session: Session, jobs: Sequence[NewJob]) -> Groups:
-    """Holders that have never started give way to the first job that asks for it; the groups that this changes. Of
-    several jobs with one key in a batch the first is made, and the others lead to it."""
+    """Cancel holders that have never started, for the first job that replaces them; returns the groups that
+    this changes. Of several jobs with one key in a batch the first is stored, and the others lead to it."""
     replacing = [job for job in jobs if job.on_duplicate == "replace"]
     if replacing:
         # A repeat after a lost reply makes no job, so no holder has to give way to it.
@@ -268,14 +268,14 @@ def _gives_way(holder: Job, job: NewJob) -> bool:
 
 
 def special_of(job: NewJob) -> int:
-    """Whether the end of a new job has to touch other tables. This is what makes a job plain, here and in SQL."""
+    """TIED if the end of a new job has to touch other tables, else PLAIN. SQL reads this value too."""
     named = job.lane is not None or job.group is not None or job.unique_key is not None
     limited = bool(job.slots) or job.deadline is not None or job.start_by is not None
     return TIED if named or limited or job.policy.mirror else PLAIN
 
 
 def is_plain(job: NewJob) -> bool:
-    """A row of `job` and one of `ready` are all that its enqueue writes: most jobs."""
+    """Whether the enqueue writes only a row of `job` and one of `ready`, as for most jobs."""
     related = job.tags or job.after or job.follow_up_of is not None or job.retry_of is not None
     given = job.hold or job.at is not None or job.trace is not None or job.rate is not None
     return special_of(job) == PLAIN and not (related or given)
@@ -300,7 +300,7 @@ _SHAPE = (
     "slots",
     "rate",
 )
-"""What the jobs of one insert have in common: those of one call differ in their ids, arguments, lanes and keys only."""
+"""Fields that all jobs of one insert share; they may differ in ids, arguments, lanes and keys."""
 _fields_of = attrgetter(*_SHAPE)
 
 
@@ -309,8 +309,8 @@ def _shape_of(job: NewJob) -> tuple[Any, ...]:
 
 
 def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[str, Inserted]:
-    """Jobs that are alike and stand together go in one statement, so that seq follows the order given. Jobs that
-    meet their own id (a repeat after a lost reply) or a key that is held are left out of the result."""
+    """One statement inserts adjacent jobs of one shape, so that seq follows the order given. The result
+    leaves out jobs whose id is stored already (a repeat after a lost reply) or whose key is held."""
     inserted: dict[str, Inserted] = {}
     for _, alike in groupby(_with_keys(session, jobs), _shape_of):
         inserted |= _insert_alike(session, list(alike))
@@ -319,7 +319,7 @@ def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[str, Inserted]:
 
 def _enqueue_plain(session: Session, jobs: Sequence[NewJob]) -> list[Enqueued]:
     made = _insert_plain(session, jobs)
-    # A job that is not among them was there before, with the same id.
+    # A job that is missing in `made` was stored before, with the same id.
     return [Enqueued(job.id, created=job.id in made) for job in jobs]
 
 
@@ -332,8 +332,8 @@ def _insert_plain(session: Session, jobs: Sequence[NewJob]) -> set[str]:
 
 
 def _with_keys(session: Session, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
-    """The jobs to insert: jobs without a key, and jobs that have got theirs. The key is taken first, so that a refused
-    job leaves nothing behind."""
+    """Take the jobs' keys; returns jobs without a key and jobs that got their key. Keys are taken before the
+    insert, so that a refused job leaves nothing behind."""
     keyed = [job for job in jobs if job.unique_key is not None]
     if not keyed:
         return jobs
@@ -367,7 +367,7 @@ def _insert_alike(session: Session, jobs: Sequence[NewJob]) -> dict[str, Inserte
 
 
 def parameters_for(jobs: Sequence[NewJob]) -> dict[str, Any]:
-    """Of insert_jobs, for jobs that are alike."""
+    """The parameters of insert_jobs, for jobs of one shape."""
     job = jobs[0]
     return {
         "jobs": Columns(
@@ -394,14 +394,14 @@ def parameters_for(jobs: Sequence[NewJob]) -> dict[str, Any]:
     }
 
 
-# -- with a key of the caller's ----------------------------------------------------------------------------------------
-# The key is taken first, in the transaction that stores the jobs. So the two are there together or not at all, and of
-# two that come at the same moment the second waits for the first, whatever process they are in.
+# -- with an idempotency key -------------------------------------------------------------------------------------------
+# The key is taken first, in the transaction that stores the jobs, so both are stored or neither. Of two
+# requests at the same moment, in any processes, the second waits for the first.
 
 KEYS_KEPT_FOR = 86_400.0
 """Seconds that a key is remembered."""
 KEYS_FORGOTTEN_AT_ONCE = 10
-"""Old ones that each new one takes along."""
+"""Old keys that each new key deletes."""
 
 
 class EnqueueOnceVerbs(EnqueueVerbs):
@@ -433,7 +433,7 @@ def _repeat(session: Session, key: str, fingerprint: str) -> Once:
     return Once([Enqueued(job_id, created) for job_id, created in enqueued], repeated=True)
 
 
-# -- names that are too long to be kept as they are --------------------------------------------------------------------
+# -- names that are too long to be stored in full ----------------------------------------------------------------------
 
 
 class LongNameVerbs(Verbs):
@@ -445,7 +445,7 @@ class LongNameVerbs(Verbs):
 
 
 def keep_long_names(session: Session, jobs: Iterable[NewJob]) -> None:
-    """In the transaction that stores the jobs."""
+    """Store the full form of the jobs' long names, in the transaction that stores the jobs."""
     names = {name: whole for job in jobs for name, whole in job.long_names}
     if names:
         records = [{"name": name, "whole": whole} for name, whole in sorted(names.items())]

@@ -1,8 +1,8 @@
-"""Events: what attempts emit while they run, fenced by their leases, numbered without gaps, written once.
+"""Updates: what attempts emit while they run, fenced by their leases, numbered without gaps, written once.
 
-The numbers are given while the job's anchor is locked, so a reader that has seen number n never finds a smaller one
-later. A row of `stream` remembers how far a job's numbers have come and which note of which lease was written last: a
-batch that is sent again after a lost reply leaves no second trace.
+Numbers are assigned while the job's anchor is locked, so a reader that has seen number n never finds a
+smaller one later. A row of `stream` stores the job's last number, and the last note written with its lease: a
+batch that is sent again after a lost reply is not written twice.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class EventVerbs(Verbs):
 
 @dataclass(slots=True)
 class _Lines:
-    """All that goes into the tables with one transaction."""
+    """The rows that one transaction writes."""
 
     events: list[dict[str, Any]] = field(default_factory=list)
     logs: list[dict[str, Any]] = field(default_factory=list)
@@ -105,7 +105,7 @@ class _Lines:
 
 
 def _write(session: Session, runs: Sequence[RunNotes], workers: dict[tuple[str, int], str | None]) -> None:
-    # Its own statement, after the lock: one that waited for the lock would still see what was there before.
+    # A statement of its own, after the lock: a statement that waits for the lock sees older rows.
     marks = {row["job_id"]: row for row in session.rows("read_streams", ids=[run.id for run in runs])}
     fresh = {run.id: _unwritten(run, marks.get(run.id)) for run in runs}
     keys = [
@@ -141,7 +141,7 @@ def _write(session: Session, runs: Sequence[RunNotes], workers: dict[tuple[str, 
 
 
 def _unwritten(run: RunNotes, mark: Row | None) -> list[Note]:
-    """An earlier try may have been stored although its reply was lost."""
+    """The notes to write: an earlier try may have stored some although its reply was lost."""
     written = mark["place"] if mark is not None and mark["token"] == run.token else 0
     return [note for note in run.notes if note.place > written]
 

@@ -1,4 +1,4 @@
-"""Groups: their status in a few indexed reads, their versions in one, and the hold on them."""
+"""Groups: status in a few indexed reads, versions in one read, stops and holds."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ class GroupVerbs(ResultVerbs):
         scope: StopScope | None = None,
         mode: StopMode = "graceful",
     ) -> None:
-        """Record that the group was stopped; with `scope`, that a part of it was stopped, and then its state stays.
-        With `hold`, no job enters the group, and none in it is resumed, released, answered or retried, until
-        `release_group`: GroupOnHold."""
+        """Record that the group was stopped; with `scope`, that a part of it was stopped, and then its state
+        stays. With `hold`, a verb that adds a job to the group, or resumes, releases, answers or retries one
+        in it, raises GroupOnHold until `release_group`."""
         scope = scope or StopScope(group=name)
 
         def work(session: Session) -> None:
@@ -124,8 +124,8 @@ class GroupVerbs(ResultVerbs):
 
 
 def _status(session: Session, name: str, tasks: Sequence[str] | None, partial: bool) -> GroupStatus:
-    # The version and the updates first: what is read after them is at least as new, so a later change is never taken
-    # for seen.
+    # Read the version and the updates first: all later reads are at least as new, so a later change never
+    # passes for one that the caller has seen.
     noted = dict(session.tuples("group_notes", names=[name])).get(name, 0) if partial else 0
     which: dict[str, Any] = {"name": name, "tasks": None if tasks is None else list(tasks)}
     counts: dict[str, dict[State, int]] = {}
@@ -202,7 +202,7 @@ def note_stops(
     actor: str | None,
     reason: str | None,
 ) -> None:
-    """Record a stop of these groups, which are locked: this transaction has moved their versions."""
+    """Record a stop of these groups, which are locked: this transaction has changed their versions."""
     if names:
         values = {"scope": scope.dump(), "mode": mode, "actor": actor, "reason": reason}
         session.run("note_stops", names=sorted(names), **values)
@@ -226,13 +226,13 @@ def touch_groups(session: Session, groups: Mapping[str, int], reopens: bool) -> 
 
 
 def refuse_held(session: Session, names: Sequence[str]) -> None:
-    """Raises GroupOnHold if one of them is. They stay locked: a hold comes before or after this transaction."""
+    """Raises GroupOnHold if one of these groups is held. They stay locked: no hold comes during the transaction."""
     for group in held_groups(session, names):
         raise GroupOnHold(group.name, group.reason, group.changed_by)
 
 
 def refuse_known_holds(session: Session, names: Iterable[str]) -> None:
-    """As `refuse_held`, by a look that locks nothing: a hold may still come before the commit."""
+    """As `refuse_held`, but without locks: a hold may still come before the commit."""
     for name in sorted(names):
         for row in session.rows("get_group", name=name):
             if row["state"] == "held":
@@ -240,7 +240,7 @@ def refuse_known_holds(session: Session, names: Iterable[str]) -> None:
 
 
 def refuse_in_held_group(session: Session, job: Job) -> None:
-    """Nothing in a group on hold is set going again."""
+    """Raises GroupOnHold if the job's group is held: no job in it may go on."""
     if job.group is not None:
         refuse_held(session, [job.group])
 

@@ -1,4 +1,4 @@
-"""Hooks and webhooks: who listens, under which address, and what is delivered to them."""
+"""Hooks and webhooks: listeners, their addresses, and the deliveries to them."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class HookVerbs(EnqueueVerbs):
     whichever verb makes the change."""
 
     def register_listeners(self, listeners: Sequence[Listener], kept: bool = False) -> None:
-        """Replace all that these names listen to. Unless `kept`, a listener that is not touched for a day gets no more
-        events."""
+        """Replace everything that listeners of these names listen to. Unless `kept`, a listener that is not
+        touched for a day gets no more events."""
         if listeners:
             self._database.transact(lambda session: file_listeners(session, listeners, kept))
 
@@ -59,7 +59,7 @@ class HookVerbs(EnqueueVerbs):
 
     def take_events(self, listeners: Sequence[str], limit: int, seconds: float) -> list[Delivery]:
         """Take up to `limit` events of these listeners for delivery. After `seconds`, an event that was not dropped can
-        be taken again. The look is a read of its own: a look that finds nothing writes nothing."""
+        be taken again. A separate read looks for events first: if it finds none, nothing is written."""
         found: list[Delivery] = []
         for name in self._due_listeners(listeners):
             which = {"listener": name, "limit": limit - len(found), "seconds": seconds}
@@ -149,7 +149,7 @@ def _delivery(row: Row) -> Delivery:
 
 
 # -- webhooks ----------------------------------------------------------------------------------------------------------
-# Their secrets leave the store only for signing.
+# Webhook secrets leave the store only for signing.
 
 
 class WebhookVerbs(HookVerbs):

@@ -1,4 +1,4 @@
-"""Inspect: what there is, one page at a time; a list never reads a payload; search by what stands in a job."""
+"""Inspect: reads jobs, lists them page by page without payloads, and searches their texts."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ from leasehold.stores.results import Failed
 from leasehold.stores.verbs.writing import Verbs, reading
 
 # -- walks -------------------------------------------------------------------------------------------------------------
-# Every criterion that an index serves is a way by itself. The others are conditions on the way: such a walk looks at so
-# many rows and no more, and says where to go on.
+# Every criterion that an index serves is a way by itself. The other criteria are conditions on a way: such a
+# walk reads a bounded number of rows and returns where to go on.
 
 ABOVE_EVERY_NUMBER = 2**63 - 1
-"""Above every number."""
+"""Greater than the number (seq) of any job."""
 FIRST_WINDOW = 1000
-"""Rows that a walk reads before it goes further: mostly the page is full by then. And a small number is read along an
-index even by a server that knows nothing of the table yet."""
+"""Rows that a walk reads first: they usually fill the page. For so few rows, a server uses an index even
+before it has statistics of the table."""
 
 FETCH_WINDOW = 2500
 """Rows that a walk looks at when it has to fetch the job of each: that costs several times as much as the row."""
@@ -67,10 +67,10 @@ class Way:
     serves: frozenset[str] = frozenset()
     """Criteria that need no condition here."""
     always: tuple[str, ...] = ()
-    """Conditions that go with it."""
+    """Conditions that this way always has."""
     brings_job: bool = False
     ordered: bool = True
-    """It goes through the numbers in their order, and can be stopped. Else all of it is read and sorted."""
+    """Whether it reads the numbers in order and can stop early. Otherwise all of it is read and sorted."""
 
 
 JOBS = Way("jobs", brings_job=True)
@@ -110,13 +110,13 @@ class Walked(NamedTuple):
 class Walk:
     session: Session
     requested: Mapping[str, Any]
-    """What every job must meet: `queue`, `tasks`, `lane`, `group`, `tags`, `states`, `live`; `ids` (the lowest and the
-    highest), `created_since`, `created_until`."""
+    """Criteria for every job: `queue`, `tasks`, `lane`, `group`, `tags`, `states`, `live`; `ids` (the lowest
+    and the highest), `created_since`, `created_until`."""
     size: int
     """How many rows each way may read."""
     floor: int = 0
     top: int = ABOVE_EVERY_NUMBER
-    """It goes through numbers from `floor` on and below `top`."""
+    """The walk reads numbers from `floor` on and below `top`."""
 
     def ways_to(self, states: Sequence[State]) -> list[Way]:
         ways = [way for state in dict.fromkeys(states) for way in BY_STATE[state]]
@@ -126,7 +126,7 @@ class Walk:
             # A job queued in a lane is nowhere else.
             return [IN_LANE if way is LANES else way for way in ways if way is not QUEUED]
         if self.requested and self.requested.keys() <= {"queue", "tasks"}:
-            # A gate knows queue and task of its jobs, and nothing else.
+            # Of all criteria, a gate stores only its jobs' queue and task.
             few = self._few("walk.gated", "walk.where", *(f"walk.where_{name}" for name in self.requested))
             gated = {QUEUED: GATED if few else QUEUED, LANES: GATED_LANES}
             return [gated.get(way, way) for way in ways]
@@ -137,13 +137,13 @@ class Walk:
         return self._few("walk.tag")
 
     def few_ids(self) -> bool:
-        """The same for the jobs whose ids are in the range."""
+        """As `few_tagged`, for the jobs whose ids are in the range."""
         return self._few("walk.id_range")
 
     def go(
         self, head: str, ways: Sequence[Way], tail: str, limit: int, before: str | None, **values: Any
     ) -> Walked:
-        """One page. It shows each job as it was when it was found. `values` are for the head."""
+        """Read one page, with each job as it was when found. `values` are parameters of the head."""
         below = self.top
         if before is not None:
             below = min(below, self.session.rows("find_cursor", before=before)[0]["below"])
@@ -182,7 +182,7 @@ class Walk:
         return criterion in way.serves
 
     def _window(self, ways: Sequence[Way], below: int, size: int) -> tuple[int, str | None]:
-        """Where all ways stop, because one of them has read so much by then."""
+        """The number and id at which all ways stop, because one of them has read `size` rows by then."""
         picky = [way for way in ways if way.ordered and (way.always or self.requested.keys() - way.serves)]
         if not picky:
             return self.floor, None
@@ -213,7 +213,7 @@ def _either(branches: Sequence[Sequence[str]]) -> list[str]:
 # -- inspect -----------------------------------------------------------------------------------------------------------
 
 WINDOW = 20_000
-"""Rows that a page looks at where no index serves its filter."""
+"""Rows that a page reads at most if no index serves its filter."""
 
 
 class InspectVerbs(Verbs):
@@ -333,7 +333,7 @@ def _list(session: Session, filter: Filter, limit: int, before: str | None) -> W
 def walk_of(
     session: Session, filter: Filter, size: int, floor: int = 0, top: int = ABOVE_EVERY_NUMBER, **more: Any
 ) -> tuple[Walk, list[Way]]:
-    """How to find jobs by a filter, and by `more` criteria that every job must meet (None: no criterion)."""
+    """The walk and ways for a filter and for `more` criteria that every job must meet (None: no criterion)."""
     given = {
         "queue": filter.queue,
         "tasks": None if filter.task is None else [filter.task],
@@ -368,10 +368,10 @@ def summary_of(row: Row) -> Summary:
 # A page reads a bounded number of jobs.
 
 SEARCH_ROUND = 2000
-"""Jobs that one statement looks into: mostly the page is full by then."""
+"""Jobs whose texts one statement searches: they usually fill the page."""
 SEARCH_ROUNDS = MOST_LOOKED // SEARCH_ROUND
 ROUND_WINDOW = 10_000
-"""Rows that a round looks at to find them, where no index serves the filter."""
+"""Rows that a round reads to find these jobs, if no index serves the filter."""
 
 
 class SearchVerbs(Verbs):
@@ -409,7 +409,7 @@ def _search(session: Session, search: Search, limit: int, before: str | None) ->
 def _search_text(
     session: Session, search: Search, needles: Needles, limit: int, before: str | None
 ) -> SearchPage:
-    """Read round by round, until the page is full or ROUNDS are over."""
+    """Search round by round, until the page is full or SEARCH_ROUNDS are over."""
     walk, ways = _walk(session, search, ROUND_WINDOW)
     numbers: list[int] = []
     looked = 0
@@ -432,7 +432,7 @@ def _search_text(
 
 
 def _beyond_doubt(session: Session, rows: Sequence[Row], needles: Needles) -> list[int]:
-    """The numbers of the jobs that have the text where readers may see it."""
+    """The numbers of the jobs that have the text where readers may see it: not in sensitive arguments."""
     found = [row for row in rows if row["found"]]
     doubtful = [row["number"] for row in found if row["doubtful"]]
     if not doubtful:
@@ -446,7 +446,7 @@ def _beyond_doubt(session: Session, rows: Sequence[Row], needles: Needles) -> li
 
 
 def _summaries(session: Session, numbers: list[int], filter: Filter) -> list[Summary]:
-    """Jobs that have changed their state since they were found are left out."""
+    """The jobs' summaries, without jobs that have left the filter's states since they were found."""
     if not numbers:
         return []
     parts = ("list_jobs", "search.numbers", "list_jobs.page")
@@ -455,7 +455,7 @@ def _summaries(session: Session, numbers: list[int], filter: Filter) -> list[Sum
 
 
 def _walk(session: Session, search: Search, size: int) -> tuple[Walk, list[Way]]:
-    """Through the numbers of that time, and a little around it: see SLACK."""
+    """A walk through the numbers of the search's time span, widened by SLACK."""
     since, until = search.since, search.until
     return walk_of(
         session,
@@ -470,5 +470,5 @@ def _walk(session: Session, search: Search, size: int) -> tuple[Walk, list[Way]]
 
 
 def _number_after(session: Session, at: datetime) -> int:
-    """Above those of all jobs that were created by then."""
+    """A number above those of all jobs that were created by then."""
     return min(ABOVE_EVERY_NUMBER, int(session.rows("find_number_at", at=at)[0]["number"]) + 1)

@@ -1,9 +1,9 @@
-"""Slots and rates, rows that hold for all workers; and gates, what a job needs besides its turn, as one number.
+"""Slots and rates, limits for all workers; and gates: a job's queue, task and limits as one number.
 
 Units in use are counted from running jobs, never stored.
 
-A claim locks the slots by name, then the rates by key, and only then counts, by a statement of its own: counted by the
-statement that takes the lock, two claims could both see the last unit free.
+A claim locks the slots by name, then the rates by key, and only then counts, by a statement of its own: if
+the locking statement counted, two claims could both see the last unit free.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ MOST_LIMITED_GROUPS = 20
 """Limited groups that one transaction takes from: it holds the locks of all their slots and rates."""
 
 ClaimGroup = Callable[[DueGroup, int], list[Grant]]
-"""Claims so many jobs of a group, in a transaction that is open."""
+"""Claims up to this many jobs of a group, in an open transaction."""
 Admitted = tuple[list[Grant], list[float]]
-"""What limits have let start, and in how many seconds rates will open again."""
+"""The jobs that limits admitted, and in how many seconds rates will open again."""
 Claimed = tuple[frozenset[str], frozenset[str] | None]
 """The queues and tasks of a claim."""
 
@@ -42,13 +42,13 @@ class LimitVerbs(Verbs):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._needs: dict[int, Need] = {}
-        """By gate. A gate never changes."""
+        """The need of each known gate. A gate never changes."""
         self._gate_queues: dict[int, str] = {}
-        """By gate, as well."""
+        """The queue of each known gate."""
         self._rates: set[str] = set()
-        """Names that are rates. They stay so."""
+        """Names known to be rates. A rate never becomes a slot."""
         self._openings: dict[Claimed, float] = {}
-        """When, on the monotonic clock, the next job of such a claim is due, or a rate may let it start."""
+        """When the next job of each claim is due or a rate may admit it, on the monotonic clock."""
 
     # -- operate ---------------------------------------------------------------------------------------------------
     @transaction
@@ -117,7 +117,7 @@ class LimitVerbs(Verbs):
             _rate_row(rates[0]) if rates else None,
         )
 
-    # -- inside a run ----------------------------------------------------------------------------------------------
+    # -- inside an attempt -----------------------------------------------------------------------------------------
     @transaction
     def acquire(
         self,
@@ -157,8 +157,8 @@ class LimitVerbs(Verbs):
 
     # -- claim -----------------------------------------------------------------------------------------------------
     def opens_in(self, queues: Sequence[str], tasks: Sequence[str] | None = None) -> float | None:
-        """Seconds until the next job may start that the last claims from these queues left behind because it was not
-        due yet or a rate blocked it. None: there was no such job. The call reads only memory."""
+        """Seconds until the next job may start, of the jobs that the last claims from these queues left because they
+        were not due yet or a rate blocked them. None: there were no such jobs. The call reads only memory."""
         if not self._openings:
             return None
         now = self._database.clock.monotonic()
@@ -169,7 +169,7 @@ class LimitVerbs(Verbs):
             if of_queues <= requested and (wanted is None or (of_tasks is not None and of_tasks <= wanted)):
                 found.append(max(0.0, at - now))
                 if at <= now:
-                    # Reported once: the claim that follows finds out anew.
+                    # Reported once: the next claim finds out anew.
                     self._openings.pop(claimed, None)
         return min(found, default=None)
 
@@ -203,8 +203,8 @@ class LimitVerbs(Verbs):
             self._gate_queues[row["id"]] = row["queue"]
 
     def _open_gates(self, session: Session, gates: Sequence[int]) -> tuple[list[int], list[float]]:
-        """Which of these limited gates a job could pass now, and when rates will open others. Without a lock: it only
-        says where to look."""
+        """Which of these limited gates a job could pass now, and when rates will open others. Takes no lock:
+        the result only says where to look."""
         needs = self._needs_of(session, gates)
         room = read_room(session, [needs[gate] for gate in gates])
         waits = [room.opens_in(needs[gate]) for gate in gates]
@@ -213,7 +213,7 @@ class LimitVerbs(Verbs):
     def _admit(
         self, session: Session, groups: Sequence[DueGroup], most: int, claim_group: ClaimGroup
     ) -> Admitted:
-        """Claim from at most MOST_LIMITED_GROUPS groups, best first, what their limits admit."""
+        """Claim what limits admit from at most MOST_LIMITED_GROUPS groups, best first."""
         needs = self._needs_of(session, [group.gate for group in groups])
         room = lock_room(session, [needs[group.gate] for group in groups])
         grants: list[Grant] = []
@@ -230,13 +230,13 @@ class LimitVerbs(Verbs):
 
 
 def lock_room(session: Session, needs: Sequence[Need]) -> Room:
-    """Lock what these need, then count."""
+    """Lock the slots and rates that these needs name, then count."""
     lock_limits(session, needs)
     return read_room(session, needs)
 
 
 def lock_limits(session: Session, needs: Sequence[Need]) -> None:
-    """In the order of the protocol: slots by name, rates by key; jobs come after them."""
+    """Lock in the order of the protocol: slots by name, rates by key, and jobs only after both."""
     names, keys = names_of(needs)
     if names:
         session.run("lock_slots", names=names)
@@ -348,12 +348,12 @@ def _holders(session: Session, name: str) -> list[SlotHolder]:
     return [SlotHolder(row["job_id"], row["units"], row["task"], row["worker"]) for row in rows]
 
 
-# -- limits that jobs and runs name ------------------------------------------------------------------------------------
+# -- limits that jobs and attempts name --------------------------------------------------------------------------------
 
 
 def make_limits(session: Session, jobs: Iterable[NewJob]) -> None:
-    """The rows that tasks bring along, unless they are there. A name that is of the other kind is left: the jobs that
-    use it have a problem, which is reported as theirs."""
+    """Create the limits that tasks declare, unless they exist. A name that is taken for the other kind of
+    limit is skipped: `limit_problems` reports the jobs that use it."""
     make_defaults(session, {limit.name: limit for job in jobs for limit in job.limits}.values())
 
 
@@ -373,7 +373,7 @@ def make_defaults(session: Session, defaults: Collection[DefaultLimit]) -> None:
 
 
 def limit_problems(session: Session, jobs: Iterable[NewJob]) -> dict[str, InvalidInput]:
-    """Jobs that name a limit which does not exist, or need more units than there are; by id."""
+    """The problems of jobs that name a missing or ambiguous limit, or need more units than it allows; by id."""
     limited = [job for job in jobs if job.slots or job.rate is not None]
     if not limited:
         return {}
@@ -393,7 +393,7 @@ def _problem(job: NewJob, limits: Mapping[str, int], rates: set[str]) -> Invalid
             return InvalidInput(
                 "slots", f"no slot is called {name!r}", f"set its limit first: app.slots.set({name!r}, 4)"
             )
-        # 0 is a slot that was closed for a while: jobs may wait for it.
+        # A limit of 0 closes a slot for a while: jobs may wait for it.
         if units > limits[name] > 0:
             return InvalidInput(
                 "slots",
@@ -436,8 +436,8 @@ class GateVerbs(LimitVerbs):
         self._known_gates: set[int] = set()
 
     def _make_gates(self, jobs: Sequence[NewJob], strict: bool = True) -> None:
-        """In a transaction of their own, before the jobs': producers in long transactions must not wait for each
-        other to learn the same gate."""
+        """Store missing gates in a transaction of their own, before the jobs: producers in long transactions
+        must not wait for each other to store the same gate."""
         missing = self._unknown_gates(jobs)
         if not missing:
             return
@@ -450,7 +450,7 @@ class GateVerbs(LimitVerbs):
                 self._known_gates.update(missing)
 
     def _unknown_gates(self, jobs: Sequence[NewJob]) -> dict[int, NewJob]:
-        """Gates of which this store does not know that they are there, with a job of each."""
+        """Gates that are not known to be stored, each with one of its jobs."""
         missing = {}
         for job in jobs:
             number = gate_of(job)
@@ -460,8 +460,8 @@ class GateVerbs(LimitVerbs):
 
 
 def make_limited_gates(session: Session, missing: Mapping[int, NewJob], strict: bool = True) -> set[int]:
-    """The gates that were made, with the limits that their jobs bring along. With `strict` a limit that does not exist
-    is refused. A gate that is known has limits that exist: their rows are never deleted."""
+    """Store gates and the limits that their jobs declare; returns the gates stored. With `strict` a missing
+    limit raises. The limits of a stored gate exist: their rows are never deleted."""
     make_limits(session, missing.values())
     problems = limit_problems(session, missing.values())
     for problem in problems.values() if strict else ():
@@ -487,7 +487,7 @@ def make_gates(session: Session, missing: Mapping[int, NewJob]) -> None:
 
 @lru_cache(maxsize=4096)
 def gate_id(queue: str, task: str, slots: str | None = None, rate_key: str | None = None) -> int:
-    """A positive 63-bit hash of what a job needs besides its turn. 0 stands for "any gate"."""
+    """A positive 63-bit hash of a job's queue, task, slots and rate. 0 stands for "any gate"."""
     text = json.dumps([queue, task, slots, rate_key])
     number = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
     return number or 1

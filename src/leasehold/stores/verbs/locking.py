@@ -1,8 +1,8 @@
-"""Lock jobs with care, and see them as they stand.
+"""Locks jobs by their anchors and reads their current state.
 
-A careful verb locks the job's anchor (its row of `job`) and then looks for it, place by place in the order of life,
-each probe with a snapshot of its own. Hot statements only move a job forward, and every other move is made under its
-anchor: what left a place while we waited is in a later one, so one pass finds it.
+`lock` locks a job's anchor (its row of `job`), then looks for its moving row place by place, in the order of a job's
+life, each probe with a snapshot of its own. Hot statements only move the row forward, and every other move holds the
+anchor's lock: a row that left a place while a probe waited is in a later place, so one pass finds it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from leasehold.stores.database.places import Place, assemble
 
 
 def lock(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime | None]:
-    """The jobs as they stand, locked in the order of seq, and the store's now (None when there is no such job)."""
+    """Lock the jobs in the order of seq; returns them, and the store's now (None when there is no such job)."""
     return _lock(session, ids, tuple(Place))
 
 
@@ -60,7 +60,7 @@ def _assembled(
         for anchor in anchors:
             if anchor["seq"] not in found:
                 raise StoreError(f"job {anchor['id']} is in no place; run `leasehold doctor`")
-    # A statement of its own: one that waited for a lock may have seen older rows beside the job.
+    # A statement of its own: a statement that waited for a lock may see older rows beside the job.
     sides = {row["seq"]: row for row in session.rows("read_sides", seqs=sorted(found))} if found else {}
     jobs = {
         anchor["id"]: assemble(anchor, *found[anchor["seq"]], sides[anchor["seq"]])
@@ -89,7 +89,7 @@ def _probe(session: Session, place: Place, statement: str, anchors: Sequence[Row
 
 
 def find_progress(session: Session, jobs: Iterable[Job]) -> set[int]:
-    """The numbers of the jobs that have kept a step or a checkpoint since their last crash. Only jobs that have crashed
-    before are looked up: a first crash counts as one whatever was kept."""
+    """The numbers of the jobs that have stored a step or a checkpoint since their last crash. Only jobs that
+    crashed before are looked up: a first crash counts as one, whatever was stored."""
     requested = sorted(job.seq for job in jobs if job.crashes > 0)
     return {row[0] for row in session.tuples("find_progress", seqs=requested)} if requested else set()

@@ -28,13 +28,13 @@ class MetricVerbs(Verbs):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._labelled: set[tuple[str, str]] = set()
-        """Pairs that the totals have. They stay there."""
+        """Pairs of queue and task in the totals, which never lose a pair."""
 
     def add_rollups(self, rollups: Sequence[Rollup], *, tenant: str | None = None) -> None:
-        """Add these counts to the present minute and to the totals, all or none. It raises only if nothing was
-        written: if that is unknown, the counts pass as written, so that nothing counts twice. Beyond a number of
-        pairs of queue and task, the others are added up as one. `tenant` is the tenant of the counts, for a store of
-        several tenants."""
+        """Add these counts to the present minute and to the totals, all or none. It raises only if nothing
+        was written: if that is unknown, the counts are taken as written, so that nothing counts twice. Above
+        a limit on pairs of queue and task, the other pairs are added up as one. `tenant` is the tenant of the
+        counts, for a store of several tenants."""
         if not rollups:
             return
         written = False
@@ -50,7 +50,7 @@ class MetricVerbs(Verbs):
         except StoreError:
             if not written:
                 raise
-            # Only the answer to the commit may be missing. Counted again it would be counted twice.
+            # Only the reply to the commit may be missing: another try could count twice.
 
     def _add(self, session: Session, rollups: Sequence[Rollup]) -> None:
         if all((one.queue, one.task) in self._labelled for one in rollups):

@@ -10,27 +10,27 @@ from leasehold.domain.mirror import Mirror, MirrorRow
 from leasehold.stores.database.database import Session
 from leasehold.stores.verbs.writing import Verbs, reading, transaction
 
-# -- what triggers are made of, in any dialect -------------------------------------------------------------------------
+# -- building triggers, in any dialect ---------------------------------------------------------------------------------
 
 
 class MirrorDialect(Protocol):
-    """A mirror as the DDL of one dialect."""
+    """The DDL of mirrors in one dialect."""
 
     def create(self, mirror: Mirror) -> str:
-        """A script that makes it, or makes it anew, and enters it among the mirrors."""
+        """A script that creates or recreates the mirror and registers it."""
 
     def remove(self, name: str) -> str:
-        """A script that takes it away."""
+        """A script that removes the mirror."""
 
     def objects(self, mirror: Mirror) -> dict[str, str]:
-        """What `list_mirror_objects` tells of it while all is well: names and definitions."""
+        """What `list_mirror_objects` returns for an intact mirror: names and definitions."""
 
     def table_of(self, mirror: Mirror) -> str:
-        """The user's table as `list_columns` looks it up."""
+        """The name of the user's table, as `list_columns` takes it."""
 
 
 def quoted(name: str) -> str:
-    """An identifier."""
+    """The name as a quoted identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -51,7 +51,7 @@ class MirrorVerbs(Verbs):
 
     @abstractmethod
     def _run_script(self, session: Session, text: str) -> None:
-        """Statements as they are, in the transaction of the session."""
+        """Run these statements unchanged, in the session's transaction."""
 
     def mirror_sql(self, mirror: Mirror) -> str:
         """A script that creates or recreates the mirror, for a person to run."""
@@ -83,7 +83,7 @@ class MirrorVerbs(Verbs):
         return sorted({row["name"] for row in session.rows("list_mirror_objects")} - known)
 
     def _renew_mirrors(self, session: Session) -> None:
-        """After a migration: it may have made a place anew, and its triggers went with the old one."""
+        """Recreate all mirrors after a migration: it may have recreated a place's table, without its triggers."""
         for mirror in _registered(session):
             self._run_script(session, self._mirrors.create(mirror))
 

@@ -1,4 +1,4 @@
-"""Operate: the operator's verbs. Each locks the row, decides on it as it stands, and writes, in one transaction."""
+"""Operate: the operator's verbs. Each locks the job, decides on its current state and writes, in one transaction."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def _decide(session: Session, job: Job, now: datetime, decide: Decide) -> Job:
 
 
 def _check_key(session: Session, move: Move) -> None:
-    """A job that comes back to life needs its unique key; another may have taken it meanwhile."""
+    """Raise DuplicateJob if another job has taken the unique key of a job that becomes live again."""
     key = move.job.unique_key
     if key is None or move.before.state in HOLDS_UNIQUE_KEY or move.job.state not in HOLDS_UNIQUE_KEY:
         return
@@ -207,7 +207,7 @@ def _check_key(session: Session, move: Move) -> None:
 
 
 def _again(job: Job, new_id: str, parents: Sequence[Row], need: Need) -> NewJob:
-    """It waits for the same jobs, as far as they are still there: it may want their results."""
+    """The new job of a retry. It waits for the same parents, if they still exist: it may read their results."""
     return NewJob(
         id=new_id,
         task=job.task,

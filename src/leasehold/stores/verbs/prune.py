@@ -1,4 +1,4 @@
-"""Prune: what came to rest long enough ago goes, in short batches."""
+"""Prune: deletes jobs that ended long enough ago, and empty groups, in short batches."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class PruneVerbs(ResultVerbs):
         dry_run: bool = False,
     ) -> Pruned:
         """Read the next `limit` ended jobs in the order of arrival, up to jobs that are too recent, and delete those
-        that ended longer ago than they are kept. A job that was committed long after later ones may be met a pass
+        that ended longer ago than they are kept. A job that was committed long after later jobs may be found one pass
         later. Never deleted: a job that halts a lane, belongs to a live group, or is a parent of a job that has not
         ended for good. A job that holds a unique key forever goes only with `unique_for_ever`, which frees the key. A
         group goes with its last job unless it is on hold or has a limit. With `dry_run` nothing is deleted."""
@@ -108,14 +108,14 @@ class PruneVerbs(ResultVerbs):
 
 
 class _Batch:
-    """One page of outcomes, by these rules."""
+    """One page of outcomes, pruned by these rules."""
 
     def __init__(self, retention: Retention, unique_for_ever: bool) -> None:
         self._retention = retention
         self._keys = unique_for_ever
 
     def look(self, session: Session, limit: int, after: int) -> tuple[Pruned, list[Row]]:
-        """What would go, and the rows that say so."""
+        """Find the jobs to delete; returns their counts and their outcome rows."""
         youngest = self._retention.youngest
         if youngest is None:
             return Pruned(0, None), []
@@ -130,14 +130,14 @@ class _Batch:
         return Pruned(len(old), more, _counts(old)), old
 
     def prune(self, session: Session, limit: int, after: int) -> tuple[Pruned, list[str]]:
-        """With the files in which the results were."""
+        """Delete one page of jobs; returns their counts and the names of their result files."""
         looked, old = self.look(session, limit, after)
         locked = (
             [row["seq"] for row in session.rows("lock_old", seqs=[row["job"] for row in old])] if old else []
         )
         if not locked:
             return Pruned(0, looked.next), []
-        # Under the lock once more: a job may have been resumed since, or another may wait for it now.
+        # Read again under the lock: a job may have been resumed since, or another job may wait for it now.
         parts = ["find_old", "where_free_to_go", "find_old.locked"]
         old = self._old(session.listing(parts, keys=self._keys, seqs=locked))
         groups = _delete(session, old) if old else 0

@@ -67,14 +67,14 @@ class QuestionVerbs(Verbs):
         return [record_of(OpenQuestion, row, state=State(row["state"])) for row in rows]
 
     def _expire_questions(self, ids: list[str]) -> list[Job]:
-        """Of jobs that `find_overdue` has found, or whose time is over since."""
+        """Close the expired questions of these jobs; returns the jobs that changed."""
         return self._database.transact(lambda session: _expire(session, ids)) if ids else []
 
 
 def _answer(
     session: Session, job: Job, key: str, answer: str, value: Any, actor: str | None, now: datetime
 ) -> Job:
-    operate.answer(job, key, now=now, actor=actor)  # or it is refused
+    operate.answer(job, key, now=now, actor=actor)  # raises if the job takes no answer
     rows = session.rows("read_question", id=job.id, key=key)
     question = Question(**rows[0]) if rows else None
     if question is not None and question.expired:
@@ -92,12 +92,12 @@ def _answer(
 
 
 def _expire(session: Session, ids: list[str]) -> list[Job]:
-    """Locked jobs are left to the next sweep, so that this one does not wait."""
+    """Close expired questions. Locked jobs are left to the next sweep, so that this one does not wait."""
     jobs, now = lock_free(session, ids)
     if now is None:
         return []
     closed = session.rows("close_expired_questions", ids=sorted(jobs))
-    # Of several that ran out at once the last lets the job go on.
+    # If several questions of a job expired at once, the last one lets the job go on.
     last = {row["job_id"]: row["key"] for row in closed}
     still_open = _still_open(session, sorted(last))
     moves = [

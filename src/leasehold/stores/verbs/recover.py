@@ -1,4 +1,4 @@
-"""Leases: renewed while the work goes on; missed ones noticed in two looks and ended, or their executions adopted."""
+"""Leases: renewal, reaping of missed leases after two looks, and adoption of executions."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ class RecoverVerbs(QuestionVerbs):
 
     def expire(self, limit: int = 500) -> list[Job]:
         """End jobs that do not run and whose time is over: past their deadline they are timed_out; not started by their
-        `start_by`, they are cancelled. Close questions whose time is over and queue the jobs that wait for them. The
-        look is a read of its own: a sweep that finds nothing writes nothing."""
+        `start_by`, they are cancelled. Close questions whose time is over and queue the jobs that wait for them. A
+        separate read looks for them first: a sweep that finds nothing writes nothing."""
         rows = self._tuples("find_overdue", limit=limit)
         ids = [job_id for job_id, requested in rows if not requested]
         ended = self._database.transact(lambda session: _expire(session, ids)) if ids else []
@@ -121,8 +121,8 @@ def _reap(session: Session, sightings: Sequence[Sighting]) -> list[Move]:
 
 
 def _expire(session: Session, ids: Sequence[str]) -> list[Job]:
-    """Looked at again under the lock. A limit on the start of a job that has started is dropped: it would come up with
-    every sweep."""
+    """End jobs whose time is over, checked again under the lock. The `start_by` limit of a job that has
+    started is dropped: every sweep would find it again."""
     jobs, now = lock_free(session, ids)
     if now is None:
         return []
@@ -158,7 +158,7 @@ class RenewVerbs(Verbs):
         answer = [Renewal(job_id, FLAGS[stop]) for job_id, stop in renewed.items()]
         missing = {job_id: token for job_id, token in held.items() if job_id not in renewed}
         if missing:
-            # The statement does not wait: what it skipped is locked, or lost. A look finds out which.
+            # The statement does not wait: a lease that it skipped is locked or lost. A read finds out which.
             locked = self._ask("find_leases", missing)
             answer += [Renewal(job_id, FLAGS[stop], extended=False) for job_id, stop in locked.items()]
         return answer

@@ -1,4 +1,4 @@
-"""Results that are kept as files beside the rows: written before their run is settled, removed after their row is."""
+"""Results kept as files: written before their attempt is settled, removed after their row is deleted."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from leasehold.domain.errors import NO_RESULTS_FOLDER, InvalidInput, ResultMissi
 from leasehold.stores.verbs.writing import BATCH, Verbs
 
 # -- the folder of one store -------------------------------------------------------------------------------------------
-# A name is made of the job's id and the lease's token and of nothing else,
-# so that no two runs ever write the same file, and no path comes from outside.
+# A file's name is made only of the job's id, the lease's token and a number, so no two attempts ever write
+# the same file, and no path comes from outside.
 
 PARTS = 256
-"""Subfolders, by the last two digits of the id: its first ones are a time."""
+"""Subfolders, by the last two digits of the id: its first digits are a time."""
 
 _ID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NAME = re.compile(rf"(?P<id>{_ID})\.(?P<token>[1-9][0-9]{{0,18}})(?:\.[1-9][0-9]{{0,5}})?\.json")
@@ -31,9 +31,8 @@ class ResultFiles:
         self.folder = folder
 
     def write(self, job_id: str, token: int, text: str) -> str:
-        """The name of the file, when it is surely on the disk. Only the holder of the lease writes under its token; a
-        second result of the same run gets a name of its own, for the first may have been settled without its hearing
-        of it."""
+        """Write a file; returns its name once it is safely on disk. Only the lease's holder writes under its token; a
+        second result of the attempt gets its own name: the first may be settled although the reply was lost."""
         name, number = f"{job_id}.{token}.json", 1
         path = self._path(name)
         if not path.parent.is_dir():
@@ -57,7 +56,7 @@ class ResultFiles:
         return name
 
     def read(self, job_id: str, name: str) -> str:
-        """Encoded JSON. Raises ResultMissing."""
+        """Read a result as encoded JSON. Raises ResultMissing."""
         found = _NAME.fullmatch(name)
         if found is None or found["id"] != job_id:
             raise ResultMissing(job_id, name[:200], "is not the name of a file of this job", "")
@@ -82,7 +81,7 @@ class ResultFiles:
         return text
 
     def remove(self, name: str) -> bool:
-        """What is gone already, or was never ours, is passed over."""
+        """Delete a file. False: it is gone already, or the name is not one of ours."""
         if _NAME.fullmatch(name) is None:
             return False
         try:
@@ -92,8 +91,8 @@ class ResultFiles:
         return True
 
     def old(self, part: int, age: float) -> list[tuple[str, str, int]]:
-        """The files of one part that were written longer ago than this: name, job and token. What a run has begun to
-        write and never finished is removed on the way."""
+        """The files of one part that are older than `age` seconds: name, job and token. Unfinished files of
+        that age are removed on the way."""
         found = []
         before = time.time() - age
         for name, written_at in _listed(self.folder / f"{part:02x}"):
@@ -135,7 +134,7 @@ def _listed(folder: Path) -> Iterator[tuple[str, float]]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A name is on the disk once its folder is."""
+    """Sync a folder: a new name in it is on disk only after that."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -153,9 +152,9 @@ class ResultVerbs(Verbs):
     its file."""
 
     _results_root: str | None = None
-    """Absolute. Set by the dialect."""
+    """The absolute path of the folder. Set by the dialect."""
     _results_named = False
-    """The folder was configured; else it is the one beside the SQLite file."""
+    """Whether the folder was configured; else it is the one beside the SQLite file."""
     _result_files: ResultFiles | None = None
 
     @property
@@ -205,8 +204,8 @@ class ResultVerbs(Verbs):
         return removed
 
     def _sweep(self, files: ResultFiles, old: list[tuple[str, str, int]]) -> int:
-        """A file is needed by the outcome that names it, and by a run that holds its lease still and may yet settle.
-        Both are read in one snapshot: a run that is settled in between is seen in one of the two places."""
+        """Delete files that neither an outcome names nor an attempt with its lease may still settle. One
+        snapshot reads both: an attempt that is settled in between is seen in one of the two places."""
         ids = sorted({job_id for _, job_id, _ in old})
         rows = self._rows("find_filed", ids=ids)
         needed = {row["id"]: (row["result_ref"], row["token"]) for row in rows}
@@ -214,19 +213,19 @@ class ResultVerbs(Verbs):
         return sum(files.remove(name) for name in stray)
 
     def _remove_results(self, names: Sequence[str]) -> None:
-        """After the commit that has deleted their rows. What is missed by a crash in between is swept later."""
+        """Delete files after the commit that has deleted their rows. Files that a crash leaves are swept later."""
         files = self._files() if names else None
         if files is not None:
             for name in names:
                 files.remove(name)
 
     def _forget_result_files(self) -> None:
-        """The file behind the store is another one now, and so is its folder."""
+        """Forget the folder: the store has another database file now, and so another folder."""
         self._result_files = None
 
     def _files(self) -> ResultFiles | None:
-        """A store has a folder of its own in the one that is configured: another store may share that, and a file whose
-        job is not found here would be taken for a stray."""
+        """This store's own folder in the configured one, which another store may share: files whose jobs are
+        not found in this store would be taken for strays."""
         if self._result_files is None and self._results_root is not None:
             born = self._tuples("store_birth")[0][0]
             own = hashlib.sha256(str(born).encode()).hexdigest()[:12]

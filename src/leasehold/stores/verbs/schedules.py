@@ -1,4 +1,4 @@
-"""Schedules: the transaction that moves `next_at` on handles the tick, and makes its jobs."""
+"""Schedules: the transaction that advances `next_at` handles the tick and stores its jobs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SPEC = ("args", "every", "cron", "tz", "missed", "overlap", "at_start")
 
 
 class ScheduleVerbs(EnqueueVerbs):
-    """Jobs that are due by themselves."""
+    """Jobs that are enqueued on a schedule."""
 
     def register_schedules(
         self, worker: str, schedules: Sequence[Schedule], starting: bool = True
@@ -45,7 +45,7 @@ class ScheduleVerbs(EnqueueVerbs):
             new = [schedule for schedule in wanted.values() if schedule.name not in known]
             if new:
                 session.run("insert_schedules", schedules=Records([_record(s, "code", now) for s in new]))
-                # Another worker may have made them meanwhile, with other words.
+                # Another worker may have inserted them meanwhile, with another declaration.
                 known |= _locked(session, [schedule.name for schedule in new])
             # After the lock: of two workers that start together the second sees the first.
             others = {"names": sorted(wanted), "worker": worker, "age": SILENT_AFTER}
@@ -154,7 +154,7 @@ class ScheduleVerbs(EnqueueVerbs):
 
 
 def _made(session: Session, row: Row, jobs: Sequence[NewJob]) -> Fired:
-    """The jobs of one turn, or none. Whether they overlap is judged once, by the job of the turn before."""
+    """Store the jobs of one `fire`, or none. The schedule's last job decides once whether they overlap."""
     before = _living(session, row["last_job"]) if jobs and row["overlap"] != "allow" else None
     replaced = None
     groups: Groups = {}
@@ -163,7 +163,7 @@ def _made(session: Session, row: Row, jobs: Sequence[NewJob]) -> Fired:
             return Fired([], None, overlapped=True)
         replaced = before.id
         if before.state is State.RUNNING:
-            # It gets a stop request, and may take a moment: the next job waits for its end.
+            # The running job gets a stop request and may take a moment: the next job waits for its end.
             jobs = [replace(job, after=(replaced,), on_parent_failure="run") for job in jobs]
         reason = f"replaced by the next tick of schedule {row['name']!r}"
         groups = write_moves(session, [operate.cancel(before, now=row["now"], reason=reason)], row["now"])
@@ -184,7 +184,7 @@ def _declare(session: Session, schedule: Schedule, row: Row, new: bool, starts: 
     if starts or not same:
         next_at = _next_at(schedule, row)
         if starts:
-            # With "all", ticks that came while no worker ran stand for the one of the start: none of them is dropped.
+            # With "all", ticks missed while no worker ran replace the tick of the start: none of them is dropped.
             next_at = min(next_at, row["now"]) if schedule.missed == "all" else row["now"]
         _change(session, schedule, "code", next_at)
     if new:
@@ -193,7 +193,7 @@ def _declare(session: Session, schedule: Schedule, row: Row, new: bool, starts: 
 
 
 def _next_at(schedule: Schedule, row: Row) -> datetime:
-    """A deploy that changes its arguments or policies neither puts off the next tick nor drops one that is due."""
+    """The next tick. A deploy that changes only arguments or policies neither delays it nor drops a due tick."""
     return row["next_at"] if schedule.same_ticks(_schedule(row)) else schedule.next_after(row["now"])
 
 
@@ -209,7 +209,7 @@ def _found(session: Session, name: str) -> Row:
 
 
 def _refuse_declared(session: Session, row: Row) -> None:
-    """The next start would bring back what the code says."""
+    """Raises InvalidInput if a live worker's code declares the schedule: its next start would undo the change."""
     hosts = session.tuples("find_schedule_hosts", names=[row["name"]], worker="", age=SILENT_AFTER)
     if row["source"] == "code" and hosts:
         raise InvalidInput(

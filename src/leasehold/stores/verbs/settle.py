@@ -1,4 +1,4 @@
-"""Settle: every write is fenced by the token, what was lost is said so, and follow-ups are made with the success."""
+"""Settle: ends attempts under their tokens, reports lost leases, and stores follow-ups with the success."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from leasehold.stores.verbs.stop import Marks, find_marks, stopped_follow_ups
 from leasehold.stores.verbs.writing import BATCH, batches, bump_groups, write_moves
 
 WayToSucceed = Callable[[Any, Sequence[Ending]], tuple[set[int], bool]]
-"""A dialect's method for one transaction: returns the numbers of the jobs that it left alone, and whether slots are
-free again. With each job goes what it is tied to: its lane, key, slots, time limits, questions and group."""
+"""A dialect's method to settle successes in one transaction: returns the numbers of the jobs that it left alone, and
+whether slots are free again. It also writes what a job is tied to: lane, key, slots, time limits, questions, group."""
 
 
 class _ChildLocked(Exception):
-    """A job that waits for this one, and has to be judged with its end, is locked."""
+    """A job that waits for an ending job, and has to be judged with its end, is locked."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class _Call:
 
     @property
     def frees_limits(self) -> bool:
-        """Units of slots, also of a success that came to be decided."""
+        """Whether a decided job has freed units of slots; a success may be among the decided jobs."""
         return any(job.limited and job.state is not State.RUNNING for job in self.decided.values())
 
 
@@ -53,7 +53,7 @@ class SettleVerbs(EnqueueVerbs):
     """End attempts."""
 
     _ways_to_succeed: ClassVar[tuple[WayToSucceed, ...]]
-    """Of the dialect, tried in turn."""
+    """The ways of the dialect, tried in turn."""
 
     def settle(self, endings: Sequence[Ending], *, wait: bool = True) -> Settled:
         """End attempts; only the holder of the token can. A result that the database refuses fails only its own job.
@@ -66,7 +66,7 @@ class SettleVerbs(EnqueueVerbs):
         screened = _screened(latest.values())
         call = _Call(wait, screened.unstorable)
         done, freed = self._settle_good(screened.good, call)
-        # What the statement left out is fenced, awaited by others, or locked: the rows tell which, under their locks.
+        # A job that the statement left out is fenced, awaited or locked: its rows, once locked, show which.
         careful = [ending for ending in screened.good if ending.id not in done] + screened.followed
         if careful:
             done |= self._settle_carefully(careful, call)
@@ -101,7 +101,7 @@ class SettleVerbs(EnqueueVerbs):
         return verdicts
 
     def _numbered(self, endings: Sequence[Ending]) -> list[Ending]:
-        """With the number by which the lease is found. Jobs that are gone stay out: their lease is lost."""
+        """Add the number (seq) by which the lease is found. Deleted jobs are left out: their lease is lost."""
         unknown = sorted(ending.id for ending in endings if ending.seq is None)
         if not unknown:
             return list(endings)
@@ -111,7 +111,7 @@ class SettleVerbs(EnqueueVerbs):
         return [ending for ending in found if ending.seq is not None]
 
     def _settle_good(self, endings: Sequence[Ending], call: _Call) -> tuple[set[str], bool]:
-        """Successes without a decision. Returns the ids that are settled now, and whether slots are free again."""
+        """Settle successes that need no decision; returns the settled ids, and whether slots are free again."""
         done: set[str] = set()
         freed = False
         for batch in batches(self._numbered(endings)):
@@ -121,10 +121,10 @@ class SettleVerbs(EnqueueVerbs):
         return done, freed
 
     def _settle_succeeded(self, endings: Sequence[Ending], call: _Call) -> tuple[set[str], bool]:
-        """Way by way, each with what the one before has left. When the database refuses a value, halve until the
-        culprit stands alone: it ends failed, the others go through. Each way is a transaction of its own, so each is
-        halved by itself: what an earlier one has settled must not be sent again. Returns the settled ids, and whether
-        slots are free again."""
+        """Try each way with the jobs that earlier ways left. When the database refuses a value, halve until
+        the culprit is alone: it ends failed, the others are settled. Each way is a transaction of its own, so
+        each is halved by itself: a job that an earlier way has settled must not be sent again. Returns the
+        settled ids, and whether slots are free again."""
         done: set[str] = set()
         freed: list[bool] = []
         for way in self._ways_to_succeed:
@@ -140,7 +140,7 @@ class SettleVerbs(EnqueueVerbs):
         return done, any(freed)
 
     def _settle_carefully(self, endings: Sequence[Ending], call: _Call) -> set[str]:
-        """Successes that others wait for, or that have follow-ups; halved as above."""
+        """Settle successes that other jobs wait for, or that have follow-ups; halves as `_settle_succeeded` does."""
         self._make_gates([job for ending in endings for job in _follow_ups(ending)], strict=False)
         done: set[str] = set()
         for batch in _with_follow_ups(endings):
@@ -166,16 +166,16 @@ class SettleVerbs(EnqueueVerbs):
         return first | self._bisected(endings[middle:], call, write)
 
     def _settle_decided(self, endings: Sequence[Ending], call: _Call) -> set[str]:
-        """The flag may have come a moment ago, so the decision is taken under the row's lock."""
+        """Decide and settle under the rows' locks: a stop request may have come a moment ago."""
         try:
             jobs = self._database.transact(lambda session: settle_in(session, endings, call.wait))
         except _ChildLocked:
-            # Halve until its parent stands alone, and leave that one.
+            # Halve until the parent of the locked job is alone, and leave that parent.
             middle = len(endings) // 2
             halves = (endings[:middle], endings[middle:]) if middle else ()
             return {job_id for half in halves for job_id in self._settle_decided(half, call)}
         except GroupOnHold:
-            # The hold came between the look for it and the write; now it is seen, and costs only the follow-ups.
+            # The hold came between the check and the write; the second try sees it and leaves out only the follow-ups.
             jobs = self._database.transact(lambda session: settle_in(session, endings, call.wait))
         call.decided.update((job.id, job) for job in jobs)
         return {job.id for job in jobs}
@@ -192,8 +192,8 @@ def settled_columns(endings: Sequence[Ending]) -> Columns:
 
 
 def settle_in(session: Session, endings: Sequence[Ending], wait: bool = True) -> list[Job]:
-    """Decide and write in a transaction that is open; the jobs whose holder it still was, as they are now. Without
-    `wait`, locked jobs are left out; _ChildLocked: a job that waits for one of them is locked."""
+    """Decide and write in an open transaction; returns the settled jobs as they are now, without lost leases. Without
+    `wait`, locked jobs are left out, and _ChildLocked is raised if a job that waits for a settled one is locked."""
     wanted = {ending.id: ending for ending in endings}
     jobs, now = lock_held(session, wanted) if wait else lock_free_held(session, wanted)
     moves = [] if now is None else _decide(session, jobs.values(), wanted, now)
@@ -211,7 +211,7 @@ def settle_in(session: Session, endings: Sequence[Ending], wait: bool = True) ->
 def _decide(
     session: Session, jobs: Collection[Job], wanted: Mapping[str, Ending], now: datetime
 ) -> list[Move]:
-    """For the jobs whose lease is still held under the ending's token."""
+    """Decide the moves of the jobs whose lease is still held under the ending's token."""
     crashed = [job for job in jobs if isinstance(wanted[job.id].outcome, Crashed)]
     progressed = find_progress(session, crashed)
     moves = []
@@ -226,7 +226,7 @@ def _decide(
 
 
 def _latest(endings: Sequence[Ending]) -> dict[str, Ending]:
-    """A job may stand there twice: lost, claimed again, and both runs ended. Only the latest lease can be held."""
+    """The latest ending of each job: one lost and claimed again may have two, and only its latest lease can be held."""
     latest = {ending.id: ending for ending in endings}
     if len(latest) < len(endings):
         latest = {ending.id: ending for ending in sorted(endings, key=lambda ending: ending.token)}
@@ -244,8 +244,8 @@ class _Screened(NamedTuple):
 
 
 def _screened(endings: Iterable[Ending]) -> _Screened:
-    """Text that the databases would treat differently is refused before it is sent: SQLite keeps a NUL, or all that
-    stands before it, PostgreSQL takes neither it nor half a surrogate pair."""
+    """Sort endings. Text that the databases treat differently is refused before it is sent: SQLite stores a
+    NUL, or only the text before it; PostgreSQL takes neither a NUL nor half a surrogate pair."""
     screened = _Screened([], [], [], set())
     good = screened.good
     for ending in endings:
@@ -253,7 +253,7 @@ def _screened(endings: Iterable[Ending]) -> _Screened:
             continue  # no lease has token 0
         outcome = ending.outcome
         says_nothing = type(outcome) is Success and outcome.result is None and outcome.result_ref is None
-        # Most of a busy worker's say nothing: they are spared the look.
+        # Most successes of a busy worker have no result: they need no check.
         problem = None if says_nothing else _problem(outcome)
         if problem is not None:
             screened.unstorable.add(ending.id)
@@ -290,7 +290,7 @@ def _unstorable(ending: Ending, problem: str) -> Ending:
 
 
 def _with_follow_ups(endings: Iterable[Ending]) -> Iterator[list[Ending]]:
-    """As `batches`, but never with more follow-ups together than one transaction makes jobs."""
+    """As `batches`, but ends a batch before its follow-ups exceed the jobs that one transaction stores."""
     batch: list[Ending] = []
     number = 0
     for ending in endings:
@@ -309,15 +309,15 @@ def _follow_ups(ending: Ending) -> tuple[NewJob, ...]:
 
 
 # -- follow-ups --------------------------------------------------------------------------------------------------------
-# The fence makes them once: a settle that is repeated finds its parent settled, and makes nothing. A follow-up that
-# cannot be stored must not undo the success, whose effects are done: it is left out, and the parent's history says so.
+# The fence stores follow-ups once: a repeated settle finds the parent settled, and stores nothing. A follow-up that
+# cannot be stored must not undo the success, whose effects are done: it is left out, and noted in the parent's history.
 
 
 def file_follow_ups(
     session: Session, requested_by: Sequence[tuple[Job, NewJob]], groups: Mapping[str, int], marks: Marks
 ) -> None:
-    """Make the follow-ups of jobs that have just succeeded, then notify all groups, once each. `marks` are the stops
-    that have met those jobs."""
+    """Store the follow-ups of jobs that have just succeeded, then notify all groups, once each. `marks` are
+    the stops that have reached those jobs."""
     if not requested_by:
         bump_groups(session, groups)
         return
@@ -327,7 +327,7 @@ def file_follow_ups(
     refused |= {job_id: str(problem) for job_id, problem in limit_problems(session, follow_ups).items()}
     refused |= _into_held_groups(session, follow_ups, stopped_follow_ups(follow_ups, marks))
     requested = [job for job in follow_ups if job.id not in refused]
-    # A held key would raise, and take the success with it.
+    # With "raise", a held key would undo the success too.
     mild = [replace(job, on_duplicate="return") if job.on_duplicate == "raise" else job for job in requested]
     for job, made in zip(requested, enqueue_in(session, mild, groups, marks), strict=True):
         if made.id != job.id and job.on_duplicate == "raise":
@@ -340,7 +340,7 @@ def file_follow_ups(
 def _into_held_groups(
     session: Session, follow_ups: Sequence[NewJob], stopped: Mapping[str, StopMark]
 ) -> dict[str, str]:
-    """A hold must not undo the success either. Follow-ups that a stop covers are stored cancelled, hold or not."""
+    """Follow-ups into held groups, by id with the reason; follow-ups that a stop covers are stored as cancelled."""
     wanted = [job for job in follow_ups if job.group is not None and job.id not in stopped]
     held = held_groups(session, [job.group or "" for job in wanted]) if wanted else []
     names = {group.name for group in held}

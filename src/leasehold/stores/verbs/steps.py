@@ -1,6 +1,6 @@
-"""Steps and checkpoints: what a run keeps for the runs that follow it, and transactions that a handler writes in.
+"""Steps and checkpoints: what an attempt stores for later attempts, and transactions that a handler writes in.
 
-Every write is fenced by the token, as a settle is: what a run that has lost its lease computed is not kept.
+Every write is fenced by the token, as a settle is: an attempt that lost its lease stores no step or checkpoint.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from leasehold.stores.verbs.writing import Verbs, transaction
 
 
 class HandlerTransaction:
-    """An open transaction that holds a job under one lease: renewals pass, its end waits. What is written through
-    `connection`, and what the verbs here write, is committed together or not at all."""
+    """An open transaction that locks a job under one lease: renewals pass, the job's end waits. Writes
+    through `connection` and writes by the verbs here are committed together or not at all."""
 
     def __init__(self, session: Session, connection: Any, job_id: str, token: int) -> None:
         self._session = session
@@ -46,8 +46,8 @@ class HandlerTransaction:
     def succeed(self, outcome: Success) -> None:
         """End the attempt with this transaction, as `settle` would. Raises LeaseLost."""
         if outcome.follow_ups:
-            # Here, and not before: what is asked for in the block is not known earlier. Two handlers that bring the
-            # same new gate at the same time wait for each other's commit, once.
+            # Stored here, because the follow-ups that the block requests are not known earlier. Of two
+            # handlers with the same new gate at the same time, one waits for the other's commit, once.
             make_limits(self._session, outcome.follow_ups)
             make_gates(self._session, {gate_of(job): job for job in outcome.follow_ups})
         if not settle_in(self._session, [Ending(self._job_id, self._token, outcome)]):
@@ -55,7 +55,7 @@ class HandlerTransaction:
 
 
 class StepVerbs(Verbs):
-    """What an attempt keeps for the attempts after it, and the transaction that a handler writes in."""
+    """What an attempt stores for the attempts after it, and the transaction that a handler writes in."""
 
     def load_steps(self, job_id: str) -> dict[str, str]:
         """The results of the job's steps (encoded JSON), by name."""

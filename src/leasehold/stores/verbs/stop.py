@@ -1,7 +1,7 @@
-"""Stop: find what a scope covers, move it in short transactions, and remember which runs were told.
+"""Stop: finds the jobs in a scope, stops them in short transactions, and marks the attempts that it reached.
 
-Finding is a read and locks nothing; each batch is decided under its rows' locks, so a job that was claimed meanwhile is
-flagged instead of cancelled, and one that has ended is left alone.
+Finding is a read and locks nothing; each batch is decided under its rows' locks, so a job that was claimed
+meanwhile gets a stop request instead of being cancelled, and a job that has ended is left alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from leasehold.stores.verbs.locking import lock
 from leasehold.stores.verbs.writing import Verbs, bump_groups, transaction, write_moves
 
 PAGE = 10_000
-"""Jobs that one look reads; they are moved in smaller batches."""
+"""Jobs that one read finds; they are stopped in smaller batches."""
 
 
 class StopVerbs(Verbs):
@@ -100,11 +100,11 @@ def _ways(walk: Walk, running: bool) -> list[Way]:
     return walk.ways_to(STOPPABLE)
 
 
-# -- marks: follow-ups of runs that a stop has reached -----------------------------------------------------------------
-# They are created, and not left out, so that the record shows what would have come.
+# -- marks: follow-ups of attempts that a stop has reached -------------------------------------------------------------
+# Such follow-ups are stored as cancelled and not left out, so that lists show what would have run.
 
 Marks = Mapping[str, Sequence[StopMark]]
-"""By the id of the run's job."""
+"""Stop marks, by the id of the job whose attempt was stopped."""
 
 
 def find_marks(session: Session, parents: Iterable[str]) -> Marks:
@@ -117,8 +117,8 @@ def find_marks(session: Session, parents: Iterable[str]) -> Marks:
 
 
 def find_marks_of_running(session: Session, parents: Iterable[str]) -> Marks:
-    """For follow-ups that are stored while their parents run. Under a lock on the parents: a stop that comes later
-    finds the follow-ups, one that came before is seen here."""
+    """The marks for follow-ups that are stored while their parents run. The parents are locked: a later stop
+    finds the follow-ups, an earlier stop is seen here."""
     ids = sorted(set(parents))
     seqs = [row[0] for row in session.tuples("lock_runs", ids=ids)] if ids else []
     return find_marks(session, [row[0] for row in session.tuples("find_flagged", seqs=seqs)] if seqs else [])
@@ -135,7 +135,7 @@ def stopped_follow_ups(jobs: Iterable[NewJob], marks: Marks) -> dict[str, StopMa
 
 
 def end_stopped(session: Session, stopped: Mapping[str, StopMark]) -> tuple[list[Move], datetime | None]:
-    """The moves that cancel them, and the store's now."""
+    """The moves that cancel these jobs, and the store's now."""
     jobs, now = lock(session, stopped) if stopped else ({}, None)
     if now is None:
         return [], None

@@ -1,4 +1,4 @@
-"""Tenants: the rows that know of them. Where their stores are is each dialect's own."""
+"""Tenants: the list of tenants in their parent store. Each dialect decides where their own stores are."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TenantVerbs(Verbs):
     # -- each dialect's own ----------------------------------------------------------------------------------------
     @abstractmethod
     def _taken(self, name: str) -> str | None:
-        """What stands where the tenant's store would be."""
+        """The schema or file that exists where the tenant's store would be, or None."""
 
     @abstractmethod
     def _make(self, name: str) -> None: ...

@@ -1,4 +1,4 @@
-"""Workers as they tell of themselves, lanes, queues, and what the doctor asks of a store."""
+"""Workers' reports, leases, lanes and executions, and the doctor's checks of a store."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def _card(row: dict[str, Any]) -> WorkerCard:
     return WorkerCard(**values | texts, name=row["worker"])
 
 
-# -- the doctor's questions --------------------------------------------------------------------------------------------
-# Nothing is decided by it.
+# -- the doctor's checks -----------------------------------------------------------------------------------------------
+# No decision depends on these checks.
 
 _NAMED = re.compile(
     r"\b(?:CREATE (?:UNIQUE )?(?P<made>TABLE|VIEW|INDEX)|(?P<check>CONSTRAINT)(?: TRIGGER)?) "
@@ -147,7 +147,7 @@ class VitalVerbs(Verbs):
 
 
 def named_objects(text: str) -> set[str]:
-    """What a piece of DDL makes, such as "index job_claim"."""
+    """The objects that a piece of DDL creates, such as "index job_claim"."""
     named = {
         f"{(found['made'] or found['check']).lower()} {found['name']}" for found in _NAMED.finditer(text)
     }

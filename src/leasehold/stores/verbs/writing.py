@@ -1,7 +1,7 @@
-"""Write decided moves, the one way in which a job changes but for the hot statements, and tell hooks of them.
+"""Writes decided moves, the only way to change a job except the hot statements, and notifies hooks.
 
-What is inserted into a place was deleted from another one in the same transaction, and counted: a job is in exactly one
-place.
+A row inserted into a place was deleted from another place in the same transaction, and counted: a job is in
+exactly one place.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ P = ParamSpec("P")
 S = TypeVar("S", bound="Verbs")
 T = TypeVar("T")
 BATCH = 500
-"""Most rows that a short transaction touches: on SQLite no other can write meanwhile."""
+"""Most rows that a short transaction touches: on SQLite no other transaction can write meanwhile."""
 
 Groups = dict[str, int]
-"""Groups that have changed, by name, and by how many their jobs that still live have become more or fewer."""
+"""Groups that have changed, by name, each with the change of its number of live jobs."""
 
 
 class Verbs:
-    """What all verbs share: the database."""
+    """Base class of all verbs: holds the database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._worker_names: set[str] = set()
-        """Names that have a number, which they keep."""
+        """Names known to have a number, which never changes."""
 
     @property
     def label(self) -> str:
@@ -67,7 +67,7 @@ class Verbs:
         self._database.single(lambda session: session.run(statement, **parameters))
 
     def _make_worker_name(self, worker: str) -> None:
-        """In a transaction of its own, before the first claim: a lease knows its owner by a number."""
+        """Give the worker a number, in a transaction before its first claim: a lease stores only that number."""
         if worker not in self._worker_names:
             self._database.single(
                 lambda session: session.run("insert_worker_name", worker=worker), idempotent=True
@@ -75,8 +75,8 @@ class Verbs:
             self._worker_names.add(worker)
 
     def _still_held(self, leases: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
-        """Of the leases that a statement has skipped, those that are only locked; the others are lost."""
-        tokens = dict(sorted(leases))  # of two of one job, only the later can be held
+        """The leases that are only locked, of those that a statement skipped; the other leases are lost."""
+        tokens = dict(sorted(leases))  # of two leases of one job, only the later can be held
         if not tokens:
             return set()
         columns = Columns(ids=list(tokens), tokens=list(tokens.values()))
@@ -85,7 +85,7 @@ class Verbs:
 
 
 def transaction(verb: Callable[Concatenate[S, Session, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Make a verb one write transaction, whose session the caller does not give."""
+    """Make a verb one write transaction, which supplies the verb's `session`."""
 
     def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._database.transact(lambda session: verb(self, session, *args, **kwargs))
@@ -94,7 +94,7 @@ def transaction(verb: Callable[Concatenate[S, Session, P], T]) -> Callable[Conca
 
 
 def reading(verb: Callable[Concatenate[S, Session, P], T]) -> Callable[Concatenate[S, P], T]:
-    """Make a verb one read, whose session the caller does not give."""
+    """Make a verb one read, which supplies the verb's `session`."""
 
     def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._database.read(lambda session: verb(self, session, *args, **kwargs))
@@ -111,13 +111,13 @@ def _without_session(run: Callable[P, T], verb: Callable[..., T]) -> Callable[P,
 
 
 def write(session: Session, moves: Sequence[Move], now: datetime) -> None:
-    """Write what was decided, and everything that goes with it: history, tickets, questions, group versions."""
+    """Write decided moves with all that belongs to them: history, tickets, questions, group versions."""
     bump_groups(session, write_moves(session, moves, now))
 
 
 def write_moves(session: Session, moves: Sequence[Move], now: datetime) -> Groups:
-    """As `write`, but the groups that have changed are left to the caller: a transaction counts each of them once,
-    and locks them last. Jobs that wait for an ended one are judged here, wave by wave."""
+    """As `write`, but returns the changed groups to the caller: a transaction counts each group once, and
+    locks groups last. Jobs that wait for an ended job are judged here, wave by wave."""
     groups: Groups = {}
     written: list[Move] = []
     lock_descendants(session, moves)
@@ -142,7 +142,7 @@ def group_records(groups: Mapping[str, int]) -> Records:
 
 
 def _with_ties(move: Move) -> Move:
-    """A job with a question is tied: its end has to close the question."""
+    """Mark a job with a question as tied: its end has to close the question."""
     if move.asks is None or move.job.special >= TIED:
         return move
     return replace(move, job=replace(move.job, special=TIED))
@@ -156,7 +156,7 @@ def _count(groups: Groups, move: Move) -> None:
 
 
 def _concerns_watchers(move: Move) -> bool:
-    """Endings, questions and stops do; claims and adoptions would only wake them for nothing."""
+    """Whether watchers need the move: an ending, question or stop. Claims and adoptions would wake them for nothing."""
     if move.job == move.before:
         return move.event == "answered"
     return move.job.state is not State.RUNNING or move.job.stop_requested != move.before.stop_requested
@@ -164,7 +164,7 @@ def _concerns_watchers(move: Move) -> bool:
 
 @dataclass(slots=True)
 class _Rows:
-    """What a wave of moves takes out and puts in, by statement."""
+    """The rows that a wave of moves deletes and inserts, by place or statement."""
 
     gone: dict[Place, list[dict[str, Any]]] = field(default_factory=dict)
     made: dict[Place, list[dict[str, Any]]] = field(default_factory=dict)
@@ -198,7 +198,7 @@ def _move(rows: _Rows, move: Move, now: datetime) -> None:
     was, will = place_of(move.before), place_of(move.job)
     record = places.row_of(move.job, now)
     if was is will is Place.LEASE:
-        # In place: a renewal that waits for the row must find it.
+        # Updated in place: a renewal that waits for the row must still find it.
         rows.flagged.append(record)
         return
     gone: dict[str, Any] = {"seq": move.before.seq, "token": move.before.lease_token}
@@ -244,7 +244,7 @@ def _key(job: Job) -> dict[str, Any]:
 
 
 _BEFORE = ("update_arguments", "write_failure_states")
-"""Under the anchors alone, and before the places: the triggers of mirrors read them when a job comes into its place."""
+"""Run before the places, under the anchors' locks: mirror triggers read these rows when a job enters a place."""
 _SIDES = (
     "insert_attempts",
     "drop_time_limits",
@@ -257,7 +257,7 @@ _SIDES = (
     "insert_lane_stops",
     "drop_keys",
 )
-"""After the places, in the order of locks: lanes, then keys. Groups come last of all."""
+"""Run after the places, in the order of locks: lanes, then keys. Groups come last of all."""
 
 
 def find_holders(session: Session, keys: Sequence[tuple[str, str]]) -> list[Row]:
@@ -267,7 +267,7 @@ def find_holders(session: Session, keys: Sequence[tuple[str, str]]) -> list[Row]
 
 
 def _keep_keys(session: Session, keys: Sequence[dict[str, Any]]) -> None:
-    """A job that comes back to life needs its key; another may have taken it a moment ago."""
+    """Insert the keys of jobs that become live again. Raises DuplicateJob if another job has taken one meanwhile."""
     if not keys:
         return
     got = {row[0] for row in session.tuples("insert_keys", keys=Records(keys))}
@@ -327,7 +327,7 @@ def _write_notes(session: Session, moves: Sequence[Move]) -> None:
         session.run("close_questions", ids=closed)
     withdrawn = sorted(m.job.id for m in moves if m.before.stop_requested and not m.job.stop_requested)
     if withdrawn:
-        # What a stop said about this run is not about the next one.
+        # A stop mark is about this attempt, not about the next one.
         session.run("clear_stop_marks", ids=withdrawn)
     for move in moves:
         if move.asks is not None:
@@ -335,8 +335,8 @@ def _write_notes(session: Session, moves: Sequence[Move]) -> None:
 
 
 def _open_questions(session: Session, job_id: str, requested: Sequence[QuestionAsked]) -> None:
-    """Open these questions and withdraw all others: one that only an earlier attempt asked would keep the job
-    waiting."""
+    """Open these questions and withdraw all others: a question that only an earlier attempt asked would keep
+    the job waiting."""
     session.run("withdraw_questions", id=job_id, keys=sorted({question.key for question in requested}))
     for question in requested:
         session.run(
@@ -370,11 +370,11 @@ def batches(items: Sequence[T], size: int = BATCH) -> Iterable[Sequence[T]]:
 # -- the outbox --------------------------------------------------------------------------------------------------------
 
 SILENT_FOR = 86_400.0
-"""Seconds after which a listener whose code no process has shown gets nothing more. settle.sql knows them too."""
+"""Seconds after which a listener that no process has touched gets no more events. settle.sql repeats this time."""
 
 
 def notify(session: Session, happened: Sequence[Happened]) -> None:
-    """Write these notifications, for listeners that want them."""
+    """Store these notifications for the listeners that want them."""
     if not happened:
         return
     listeners = read_listeners(session, {one.event for one in happened})
@@ -386,8 +386,8 @@ def notify(session: Session, happened: Sequence[Happened]) -> None:
 def notify_about_groups(
     session: Session, rows: Sequence[tuple[Any, ...]], ended: Mapping[str, int] | None = None
 ) -> None:
-    """Notify about the groups that have no job left which could run. `ended`: by how many each has changed; a group
-    that has lost none was done before."""
+    """Notify about groups without a live job. `ended` has the change of each group's live jobs: a group that
+    has lost none was done before."""
     done = [
         (name, version) for name, live, version in rows if live == 0 and (ended is None or ended[name] < 0)
     ]

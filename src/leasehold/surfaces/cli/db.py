@@ -1,5 +1,5 @@
-"""`db upgrade|verify|sql|insert|prune|sweep|mirror|mirrors` and `bench`: the database under the jobs, and how fast
-it is."""
+"""`db upgrade|verify|sql|insert|prune|sweep|mirror|mirrors` and `bench`: the database under the jobs, and its
+speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`dev`: worker, API and dashboard in one command, which starts anew when the code changes; `demo`: sample work.
+"""`dev`: worker, API and dashboard in one command, which restarts them when the code changes; `demo`: sample work.
 
 This process never imports the app: it watches the files, and restarts the child process (`dev_child.py`).
 """

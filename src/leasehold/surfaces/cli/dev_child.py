@@ -1,6 +1,6 @@
-"""The half of `leasehold dev` that has the app in it, server and worker; and the files that are watched.
+"""The child process of `leasehold dev`, which runs the app's server and worker; and the watched files.
 
-It ends when its parent ends.
+The child ends when its parent ends.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class WatchedFiles:
         return sorted(found)
 
     def settle(self) -> None:
-        """Wait until the files stop changing, at most PATIENCE."""
+        """Wait until the files stop changing, at most SETTLE_PATIENCE seconds."""
         deadline = time.monotonic() + SETTLE_PATIENCE
         while time.monotonic() < deadline:
             time.sleep(SETTLED_FOR)
@@ -151,7 +151,7 @@ class DevSettings:
 
 
 def run(settings: DevSettings, report: Notify) -> int:
-    """Server and worker until SIGTERM or Ctrl-C."""
+    """Run the server and the worker until SIGTERM or Ctrl-C."""
     import asyncio
     import logging
 
@@ -215,7 +215,7 @@ def _leave_after(seconds: float, code: int) -> None:
 
 
 class Line:
-    """The socket to the parent process. When the parent ends, however it ends, this process ends too."""
+    """The socket to the parent process. When the parent ends for any reason, this process ends too."""
 
     def __init__(self, end: socket.socket, folder: Path) -> None:
         end.set_inheritable(False)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 LOOK_EVERY = 5.0
-"""Seconds between two reads of --follow. A change of the group shows at once, but a claim is no change."""
+"""Seconds between two reads of --follow. A change of the group is shown at once, but a claim does not count as one."""
 LISTED = 20
 """Errors that `show` prints; --json prints all that were read."""
 
@@ -69,8 +69,8 @@ def show(
         bool, typer.Option("--follow", "-f", help="Show changes until no job of the group is live.")
     ] = False,
 ) -> int:
-    """Show a group's progress, or wait for its next change. --wait waits for a version other than --since, or than
-    the present one. Exit code 5: nothing changed in time; with --follow, 1: some jobs failed."""
+    """Show a group's progress, or wait for its next change. --wait waits until the version is not --since, or by
+    default not the present one. Exit code 5: nothing changed in time; with --follow, 1: some jobs failed."""
     operations = call.operations
     if follow:
         return _follow(
@@ -138,7 +138,7 @@ def _facts(status: GroupStatus) -> dict[str, object]:
 
 
 def _percent(status: GroupStatus) -> str:
-    """Rounded down: 100% must mean that all jobs have succeeded."""
+    """The share of succeeded jobs, rounded down: 100% must mean that all jobs have succeeded."""
     return f"{100 * status.succeeded // status.total if status.total else 0}%"
 
 

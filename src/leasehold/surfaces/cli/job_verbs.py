@@ -1,4 +1,4 @@
-"""The verbs of `jobs` that change jobs, by id or by filter, and those that need the tasks themselves."""
+"""Commands of `jobs` that change jobs, by id or by filter, and commands that need the app's tasks."""
 
 from __future__ import annotations
 
@@ -325,7 +325,7 @@ def _label_of_running(report: StopReport) -> str:
     return waits.get(report.mode, "would be stopped, and waited for")
 
 
-# -- verbs that need the tasks themselves ------------------------------------------------------------------------------
+# -- commands that need the app's tasks --------------------------------------------------------------------------------
 
 Words = Annotated[
     list[str],
@@ -376,7 +376,7 @@ def run_now(
     ] = None,
     wait: options.Wait = None,
 ) -> None:
-    """Run a job in this process at once, or be refused. Exit code 4: the task already runs --max-running times.
+    """Run a job in this process at once, or not at all. Exit code 4: the task already runs --max-running times.
     Prints the job's id, or with --wait its result, and exits when the job has ended; Ctrl-C stops it."""
     set_up_logging("warning", as_json=False)
     name, task, text = _split(words, "run-now")

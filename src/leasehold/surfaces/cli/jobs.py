@@ -108,7 +108,7 @@ class Between(TypedDict):
 
 
 def _between(since: str | None, until: str | None, now: Callable[[], datetime]) -> Between:
-    """The two times from text: a duration ago, or an instant. `now` reads the database's clock: only for durations."""
+    """Parse both times: a duration ago, or an instant. `now` reads the database's clock, only for a duration."""
     return {"since": _instant(since, "since", now), "until": _instant(until, "until", now)}
 
 
@@ -126,8 +126,8 @@ def _instant(text: str | None, field: str, now: Callable[[], datetime]) -> datet
 
 
 def _columns(jobs: Sequence[Summary]) -> render.Columns[Summary]:
-    """The columns of a list of jobs. A terminal has little room: short forms there, and no queue if all are in the
-    default one."""
+    """The columns of a list of jobs. A terminal has little room: it gets short forms, and no queue column if all
+    jobs are in the default queue."""
     on_terminal = sys.stdout.isatty()
     columns: dict[str, str | Callable[[Summary], object]] = {
         "id": "id",
@@ -193,7 +193,7 @@ def _print_change(job: Summary, as_json: bool) -> None:
 
 @command(jobs)
 def show(call: Call, job_id: options.JobId) -> None:
-    """Show a job: state, arguments, result, error, attempts, log. And its progress, steps, questions, relatives and
+    """Show a job: state, arguments, result, error, attempts, log. Also its progress, steps, questions, relatives and
     history."""
     operations = call.operations
     job_id = operations.find_id(job_id)
@@ -323,7 +323,7 @@ def _show_relatives(
 
 
 def _with_result(operations: Operations, job: Job) -> tuple[Job, str | None]:
-    """The job with its result, also from a file; and the problem if the file is missing: the rest is still shown."""
+    """The job with its result, also from a file. If the file is missing: the job without it, and the problem."""
     try:
         return replace(job, result=operations.result_text(job)), None
     except ResultMissing as error:

@@ -50,7 +50,7 @@ class Top(TyperGroup):
         return self.commands.get(cmd_name)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """The entries under their headings, in columns of one width."""
+        """Write the entries under their headings, with aligned columns."""
         width = max(map(len, ENTRIES))
         for heading, entries in NOUNS.items():
             with formatter.section(heading):
@@ -129,7 +129,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _close_stdout() -> int:
-    """Redirect stdout to nothing after the reader has closed the pipe: else the interpreter fails again at its end."""
+    """Redirect stdout to /dev/null after the reader has closed the pipe: else the interpreter fails again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return Exit.OK
 

@@ -1,4 +1,4 @@
-"""What commands share of what is typed: options with one help text, the app that they name, the port to listen on."""
+"""Parameters that commands share: options with one help text, the app to load, and the port to listen on."""
 
 from __future__ import annotations
 
@@ -107,10 +107,10 @@ def acting(actor: str | None) -> str:
     return f"{user}@{socket.gethostname()}"
 
 
-# -- from MODULE:APP, or a URL, to an app ------------------------------------------------------------------------------
+# -- the app, from MODULE:APP or a URL ---------------------------------------------------------------------------------
 
 APP_VARIABLE = "LEASEHOLD_APP"
-"""The app, as `module:app`, for commands that need its tasks, or a database when no URL is given."""
+"""The variable that names the app, as `module:app`, for its tasks, or for its database if no URL is given."""
 _OURS = str(Path(__file__).parents[2]) + os.sep
 _REMEDY = "give MODULE:APP, such as mypackage.tasks:app"
 
@@ -211,8 +211,8 @@ Port = Annotated[
 
 
 def choose_port(given: int | None) -> int:
-    """The given port; without one, the usual port, or with a note the next free one. Raises InvalidInput if the given
-    port is taken."""
+    """The given port. By default the usual port, or the next free one with a note on stderr. Raises InvalidInput if
+    the given port is taken."""
     if given is not None:
         return _probe(given)
     for port in range(USUAL_PORT, USUAL_PORT + PORTS_TRIED):
@@ -249,7 +249,7 @@ def dashboard_url(port: int) -> str:
 
 
 def check_server() -> None:
-    """Check that the extra is installed. Raises DriverMissing."""
+    """Check that the extra `server` is installed. Raises DriverMissing."""
     import importlib.util
 
     for name in ("fastapi", "uvicorn", "jinja2"):

@@ -1,4 +1,4 @@
-"""Exit codes from our errors, and the one line on stderr. The one table of codes.
+"""Exit codes of commands: the one table of codes for our errors, and the error line on stderr.
 
 With --json the error is an object on stdout instead, so that a program that reads stdout always reads JSON:
 `{"error": {"type": "JobNotFound", "message": "…", "job_id": "…"}}`; the facts are the error's own attributes.
@@ -43,7 +43,7 @@ class Exit(IntEnum):
     REFUSED = 4
     """The job's present state, or a limit, does not allow the command."""
     TIMED_OUT = 5
-    """The command waited, and the time was over first."""
+    """The command waited, and the time ran out."""
     UNREACHABLE = 6
     """The database cannot be reached or used, or denies a permission; or a runner cannot be reached."""
     GAVE_UP = 75
@@ -68,7 +68,7 @@ _CODES: tuple[tuple[type[LeaseholdError], Exit], ...] = (
     (RunnerUnreachable, Exit.UNREACHABLE),
     (LeaseholdError, Exit.JOB_FAILED),
 )
-"""The first row that fits an error counts."""
+"""The first row that matches an error applies."""
 
 
 def code_of(error: LeaseholdError) -> Exit:

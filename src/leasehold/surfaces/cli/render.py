@@ -1,4 +1,4 @@
-"""Values → text, and tables as wide as the terminal."""
+"""Output of commands: values as text or JSON, and tables that fit the terminal."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 Columns = Mapping[str, str | Callable[[Row], object]]
-"""The columns of a table by their heads. A cell is a field of the row by name, or a function of the row."""
+"""The columns of a table by heading. A cell is a field of the row by name, or a function of the row."""
 Advance = Callable[[int], None]
-"""Moves a progress bar on by so many steps."""
+"""Advances a progress bar by this many steps."""
 
 Shorten = Callable[[Sequence[str]], Mapping[str, str]]
 """Returns the shortest unique beginning of each id."""
 
 STAND_INS = {"…": ".", "─": "-", "→": ">", "·": "."}
-"""Replacements for terminals without Unicode, one character for one: so columns stay aligned."""
+"""Replacements for terminals without Unicode, one character for one, so that columns stay aligned."""
 
 
 def survive_any_terminal() -> None:
@@ -46,7 +46,7 @@ def _stand_in(error: UnicodeError) -> tuple[str, int]:
 
 
 def console(stderr: bool = False) -> Console:
-    """A console, which obeys NO_COLOR. Markup is off: text from the database must not set styles."""
+    """A rich console, which obeys NO_COLOR. Markup is off: text from the database must not set styles."""
     from rich.console import Console
 
     return Console(stderr=stderr, markup=False, highlight=False, emoji=False)
@@ -69,7 +69,7 @@ def table(
     empty: str = "none",
     prose: Sequence[str] = (),
 ) -> None:
-    """Print a table. Columns in `prose` are wrapped if the line is too short; others are cut."""
+    """Print a table. Columns in `prose` are wrapped if the terminal is too narrow; others are cut."""
     cells = [[clean(cell) for cell in row] for row in rows]
     if not cells:
         note(empty)
@@ -188,7 +188,7 @@ def safe_json(text: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON types: records as over HTTP, times as ISO 8601 in UTC."""
+    """The value as JSON types: records in the same form as over HTTP, times as ISO 8601 in UTC."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         from leasehold.operations.json_records import to_json
 
@@ -254,10 +254,10 @@ def _align(rows: Sequence[Sequence[str]]) -> None:
 
 GAP = "  "
 NARROWEST = 8
-"""The least width to which a column is cut."""
+"""The smallest width to which a column is cut."""
 RULE = "─"
 WHOLE = frozenset({"id", "state"})
-"""Columns that are never cut: part of an id may find no job."""
+"""Columns that are never cut: a cut id may find no job."""
 
 STYLES = {
     "running": "cyan",
@@ -301,7 +301,7 @@ def fit(heads: Cells, rows: Sequence[Cells], width: int, prose: Sequence[str] = 
 
     widths = [max(map(cell_len, column)) for column in zip(heads, *rows, strict=True)]
     room = width - len(GAP) * (len(widths) - 1)
-    # Prose keeps its longest word, unless that is too long for the line: then it is cut as other cells are.
+    # A prose column keeps its longest word; if that does not fit the line, it is cut like other columns.
     for keeps_words in (True, False):
         least = [
             wanted
@@ -351,7 +351,7 @@ def _line(cells: Sequence[Text], widths: Sequence[int]) -> Text:
 
 @contextlib.contextmanager
 def live(console: Console) -> Iterator[Callable[[RenderableType], None]]:
-    """Gives a function that replaces the picture on the terminal; the last one stays."""
+    """Yield a function that replaces the picture on the terminal. The last picture stays."""
     from rich.live import Live
 
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as screen:

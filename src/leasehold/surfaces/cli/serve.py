@@ -102,7 +102,7 @@ def serve(
 
 
 def check_mcp() -> None:
-    """Check that the extra is installed. Raises DriverMissing."""
+    """Check that the extra `mcp` is installed. Raises DriverMissing."""
     import importlib.util
 
     from leasehold.domain.errors import DriverMissing

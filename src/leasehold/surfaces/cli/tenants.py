@@ -1,4 +1,4 @@
-"""`tenants list|create|upgrade|drop`."""
+"""`tenants list|create|upgrade|drop`: the tenants of an app."""
 
 from __future__ import annotations
 

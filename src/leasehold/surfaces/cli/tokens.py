@@ -1,4 +1,4 @@
-"""`tokens list|create|revoke`: the access of programs and people over HTTP."""
+"""`tokens list|create|revoke`: access for programs and people over HTTP."""
 
 from __future__ import annotations
 

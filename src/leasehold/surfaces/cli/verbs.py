@@ -48,7 +48,7 @@ PLACES = {
     "budget.group": "groups budget",
     "audit.list": "audit",
 }
-"""The commands of verbs that do not follow from the verb's name."""
+"""Commands whose words do not follow from the verb's name."""
 
 SHARED = {
     "queue": options.Queue, "task": options.Task, "lane": options.Lane, "group": options.Group, "tag": options.Tag,
@@ -62,7 +62,7 @@ METAVARS: dict[Any, str | None] = {bool: None, int: "NUMBER", INSTANT: "TIME", d
 
 
 def place(verb: Verb[..., Any]) -> str:
-    """The words of the verb's command: `job.cancel` is `jobs cancel`, and a read of one job is like `jobs history`."""
+    """The words of the verb's command: `job.cancel` is `jobs cancel`; reads of one job are verbs of `jobs`."""
     noun, _, word = verb.name.partition(".")
     if verb.guard == "job" and not verb.write and noun != "job":
         noun, word = "jobs", noun
@@ -70,7 +70,7 @@ def place(verb: Verb[..., Any]) -> str:
 
 
 def add_missing(word: str, noun: Noun) -> None:
-    """Add a command for every verb with an HTTP line that has no command yet under this noun."""
+    """Add a command for every verb with an `http` line that has no command under this noun yet."""
     import leasehold.operations.operations  # noqa: F401 - it fills the table of verbs
 
     for verb in VERBS:
@@ -134,7 +134,7 @@ def add(
 def _pages(
     call: Call, verb: Verb[..., Any], given: dict[str, Any], page: Any, everything: bool
 ) -> Iterator[Any]:
-    """The rows of a page, or of all pages from there on. It leaves the next cursor in `given`."""
+    """The rows of a page; with `everything`, of all later pages too. Leaves the next cursor in `given`."""
     while True:
         yield from next(found for one in fields(page) if isinstance(found := getattr(page, one.name), list))
         given["cursor"] = page.next
@@ -144,7 +144,7 @@ def _pages(
 
 
 def _facts(answer: Any, arguments: Mapping[str, Any]) -> Any:
-    """The value that --json prints: the answer; for None or a bool, the arguments with it."""
+    """The value that --json prints: the answer; if that is None or a bool, the arguments with it."""
     if answer is not None and not isinstance(answer, bool):
         return answer
     typed = {name: value for name, value in arguments.items() if value is not None}
@@ -195,7 +195,7 @@ def _parameter(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> 
 
 
 def _kind(hint: Any) -> Any:
-    """The type without its annotations and without None; for a duration, which may be a number or a text, the text."""
+    """The type without its annotations and without None; for a duration (a number or text), text."""
     if get_origin(hint) is Annotated:
         return _kind(get_args(hint)[0])
     if get_origin(hint) in (Union, UnionType):

@@ -1,5 +1,5 @@
-"""`workers list|leases|health|metrics` and `executions list|abandon`: who runs jobs, and what runs outside of
-workers."""
+"""`workers list|leases|health|metrics` and `executions list|abandon`: the workers, and executions outside
+of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access: who may come in, how they sign in with a token, and what goes out with every answer.
+"""Access to the dashboard: sign-in with a token, checks of each request, and security headers.
 
 A browser keeps the user's token in a cookie that no script can read, and that it sends only to this site. Each request
 looks the token up again, so a revoked token stops working at once. A request that changes anything must come from a

@@ -1,4 +1,4 @@
-"""The dashboard as an ASGI app: its routes, with the same checks for each."""
+"""The dashboard as an ASGI app: its routes, with the same checks for every route."""
 
 from __future__ import annotations
 

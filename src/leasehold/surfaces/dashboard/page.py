@@ -1,4 +1,4 @@
-"""How a page is made, whole or as a stream; what a form asks for; notices for the next page; errors as pages."""
+"""Dashboard pages and their streams, actions of forms, notices for the next page, and messages for errors."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SHARE = 10
 """A stream rests this many times as long as its page took, so that a slow page does not load the database."""
 LONGEST_REST = 15.0
 QUIET = 5.0
-"""Seconds after which a stream without changes sends a comment: the send fails if the viewer has left."""
+"""Seconds after which a stream without changes sends a comment: the send fails if the browser has left."""
 
 Read = Callable[[PageRequest], dict[str, Any]]
 
@@ -120,7 +120,7 @@ def _stream(page: Page, page_request: PageRequest, access: Access, longest_read:
 
 
 async def _until_error(parts: AsyncIterator[str]) -> AsyncIterator[str]:
-    """The parts until an error. The stream just ends: the browser reconnects, and gets the error then."""
+    """Pass on the parts until an error. Then the stream just ends: the browser reconnects, and gets the error."""
     try:
         async for part in parts:
             yield part
@@ -129,7 +129,7 @@ async def _until_error(parts: AsyncIterator[str]) -> AsyncIterator[str]:
 
 
 # -- notices -----------------------------------------------------------------------------------------------------------
-# A cookie carries the notice, and that page deletes the cookie.
+# A cookie carries a notice to the next page, which deletes the cookie.
 
 NOTICE_COOKIE = "leasehold_notice"
 LONGEST_NOTICE = 600
@@ -215,7 +215,7 @@ _ERRORS: tuple[tuple[type[LeaseholdError], int], ...] = (
     (StoreError, 503),
     (LeaseholdError, 500),
 )
-"""The first row that fits an error counts."""
+"""The first row that matches an error applies."""
 
 
 def describe(error: Exception) -> tuple[int, str]:

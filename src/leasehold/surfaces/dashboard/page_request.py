@@ -1,4 +1,4 @@
-"""One look of one person at one page: who it is, what it may do, where its links lead, and what a form has sent."""
+"""A request for a dashboard page: its caller, what the caller may do, addresses of links, and forms."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _query(items: Iterable[tuple[str, object]]) -> str:
     return f"?{urlencode(pairs)}" if pairs else ""
 
 
-# -- what a form has sent ----------------------------------------------------------------------------------------------
+# -- forms -------------------------------------------------------------------------------------------------------------
 
 LARGEST = 4 * 1024 * 1024
 """Bytes. Arguments have at most one MiB, and a form encodes some characters as three."""

@@ -1,4 +1,4 @@
-"""Templates, and the values that they show: spans of time, numbers, states, JSON as a tree, marks of names.
+"""Templates, and the values that they show: durations, numbers, states, JSON as a tree, marks of names.
 
 Every value is escaped; none is trusted.
 """
@@ -103,7 +103,7 @@ def main_part(template: str, values: Mapping[str, Any]) -> str:
     return "".join(found.blocks["main"](context))
 
 
-# -- values as people read them ----------------------------------------------------------------------------------------
+# -- values for people -------------------------------------------------------------------------------------------------
 # Pure.
 
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
@@ -169,7 +169,7 @@ def number(value: float) -> str:
 
 
 def capped(count: int, cap: int = COUNT_CAP) -> str:
-    """A count that stops at a cap."""
+    """A count that stops at `cap`, as text."""
     return f"{count:,}" if count < cap else f"{cap:,}+"
 
 
@@ -188,7 +188,7 @@ def clip(text: str | None, length: int) -> str:
 
 
 def short(job_id: str) -> str:
-    """An id for a list. Ids of the same time begin alike, so it keeps the end, too."""
+    """An id for a list. Ids of the same time begin alike, so the end is kept, too."""
     return f"{job_id[:8]}…{job_id[-4:]}"
 
 

@@ -1,4 +1,4 @@
-"""The timeline of a job: a bar for each holder of its lease, gaps, hand-overs, steps. Places in per cent. Pure."""
+"""The timeline of a job: a bar for each holder of its lease, gaps, hand-overs, steps. Positions in per cent. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from leasehold.domain.stream import Update
 from leasehold.surfaces.dashboard.render import span
 
 ROW, TOP = 34, 22
-"""Pixels: the height of a bar with its label, and of the scale above the first."""
+"""Pixels: the height of a bar with its label, and of the scale above the bars."""
 MOST_BARS = 40
 MOST_TICKS = 200
 _LONG_WAIT = 3

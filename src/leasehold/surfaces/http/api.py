@@ -1,4 +1,4 @@
-"""The whole API, as a router for another app and as an app of its own."""
+"""The whole HTTP API, as a router for another app and as an app of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Routes that do not fit the mould: what makes a job, bulk, watching, groups, stop, workers, probes and metrics."""
+"""Hand-written routes: creating jobs, bulk, watching, groups, stop, workers, probes and metrics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from leasehold.surfaces.http.routes import OPEN, Admit, AskAgain, RequestCaller,
 from leasehold.surfaces.prometheus import CONTENT_TYPE, text_of
 from leasehold.types import Job as Handle
 
-# -- what makes a job --------------------------------------------------------------------------------------------------
+# -- creating jobs -----------------------------------------------------------------------------------------------------
 
 IdempotencyKey = Annotated[
     str,
@@ -198,13 +198,12 @@ def _body() -> type[BaseModel]:
 
 
 # -- following a job ---------------------------------------------------------------------------------------------------
-# A waiting request holds no thread and
-# costs no read of its own: one reader serves all of them.
+# A waiting request holds no thread and does not poll: one reader polls for all waiting requests.
 
 RETRY_MS = 2000
 """Milliseconds after which a client that lost the stream reconnects."""
 LONGEST_PAUSE = 15.0
-"""Seconds between two reads of a stream, if no change of the job is notified."""
+"""Seconds after which a stream reads again even if the job's mark has not changed."""
 CHECK_EVERY = 5.0
 """Seconds after which a stream checks again whether its caller may read it."""
 
@@ -222,8 +221,8 @@ def add_watching(router: APIRouter) -> None:
     async def get_job(
         id: str, caller: RequestCaller, wait: requests.Wait = 0, if_none_match: IfNoneMatch = ""
     ) -> Any:
-        """A job as it is now. With `wait`: as soon as it differs from If-None-Match, or without that header as soon as
-        it changes; at once if it has ended."""
+        """A job as it is now. With `wait`, the response comes as soon as the job differs from If-None-Match, or without
+        that header as soon as it changes; at once if it has ended."""
         until = time.monotonic() + wait
         known = if_none_match
         while True:
@@ -248,8 +247,8 @@ def add_watching(router: APIRouter) -> None:
         responses={202: {"model": responses.NotYet, "description": "The job has not ended yet"}},
     )
     async def get_result(id: str, caller: RequestCaller, wait: requests.Wait = 0) -> Any:
-        """The result of a job. With `wait`: as soon as the job has ended. A job that did not succeed is a problem
-        (409)."""
+        """The result of a job. With `wait`, the response comes as soon as the job has ended. If the job did not
+        succeed, the response is a problem (409)."""
         until = time.monotonic() + wait
         while True:
             mark = await run_in_threadpool(caller.operations.job_mark, id) if wait else None
@@ -312,7 +311,7 @@ async def _events(caller: Caller, watch: Watch, id: str, until: float, admit: Ad
 
 
 def _known(id: str, caller: RequestCaller) -> str:
-    """The id, checked before the stream begins: later the status of the response can no longer change."""
+    """The id, checked before the stream begins: after that, the status of the response can no longer change."""
     return caller.job(id).id
 
 
@@ -335,7 +334,7 @@ def _result(caller: Caller, id: str) -> tuple[State, str | None]:
 # -- many jobs at once -------------------------------------------------------------------------------------------------
 
 WHOLE_GROUP = requests.StopGroup()
-"""The default body of a stop. Nothing changes it."""
+"""The default body of a stop, shared by all requests: never modify it."""
 
 
 def add_groups(router: APIRouter) -> None:
@@ -360,8 +359,8 @@ def add_groups(router: APIRouter) -> None:
             int, Query(ge=-1, le=2**53, description="`noted` of an earlier response; -1: none.")
         ] = -1,
     ) -> Any:
-        """The progress, results and errors of a group. With `wait` and `since`: as soon as it changes, or no job of it
-        is live. A group without jobs so far has version 0."""
+        """The progress, results and errors of a group. With `wait` and `since`, the response comes as soon as the group
+        changes or none of its jobs is live. A group that never had a job has version 0."""
         caller.check_all_queues()
         status = await caller.operations.agroup_status(
             name,
@@ -442,7 +441,7 @@ def add_fleet(router: APIRouter) -> None:
 def add_probes(router: APIRouter, app: Leasehold, *, needs_worker: bool) -> None:
     @router.get("/livez", dependencies=OPEN, tags=["probes"])
     def livez() -> responses.Live:
-        """This process answers. It does not check the database: a restart of the process would not repair that."""
+        """This process responds. It does not check the database: restarting the process would not repair that."""
         return responses.Live()
 
     @router.get(
@@ -452,7 +451,7 @@ def add_probes(router: APIRouter, app: Leasehold, *, needs_worker: bool) -> None
         responses={503: {"model": responses.Ready, "description": "It is not ready"}},
     )
     def readyz(response: Response) -> responses.Ready:
-        """The database answers and its schema fits; if this process runs a worker, a worker is live too."""
+        """The database responds and its schema fits; if this process runs a worker, a worker is live too."""
         findings = app.__internals__.operations.check_health()
         wanted = [one for one in findings if needs_worker or one.check != "workers"]
         ready = all(one.verdict == "ok" for one in wanted)

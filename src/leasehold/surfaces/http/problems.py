@@ -1,4 +1,4 @@
-"""Problems (RFC 9457) from our errors: the one table of statuses and codes."""
+"""Problem responses (RFC 9457) for our errors: the one table of HTTP statuses and codes."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ _ERRORS: tuple[tuple[type[LeaseholdError], int, str], ...] = (
     (StoreError, 503, "database-unavailable"),
     (LeaseholdError, 500, "internal"),
 )
-"""The first row that fits an error counts."""
+"""The first row that matches an error applies."""
 
 
 class Fault(BaseModel):
-    """One error in a request, and its place."""
+    """One error in a request, and a pointer to it."""
 
     pointer: str = Field(examples=["/body/args/a"])
     detail: str
@@ -170,7 +170,7 @@ def _answer_to_ours(error: LeaseholdError) -> JSONResponse:
 
 
 def _facts(error: LeaseholdError) -> dict[str, Any]:
-    """The error's own attributes: from them and the code, a client rebuilds the error."""
+    """The error's own attributes. A client rebuilds the error from them and the code."""
     known = {name: value for name, value in vars(error).items() if not name.startswith("_")}
     text = json.dumps(to_jsonable_python(known, fallback=str), ensure_ascii=False)
     facts: dict[str, Any] = json.loads(_sendable(text))

@@ -1,4 +1,4 @@
-"""What a caller sends: bodies, parameters and names in paths; and the links that lead on."""
+"""Request models of the HTTP API: bodies, parameters and names in paths; and the links in responses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from leasehold.domain.stop import StopMode
 from leasehold.operations.arguments import ID, BulkWord, Duration, Instant, Number, Reason
 
 MOST_AT_ONCE = 1000
-"""Jobs of a batch."""
+"""Jobs in one batch."""
 MOST_IN_BULK = 10_000
 """Jobs that one bulk request may change."""
 LONGEST_WAIT = 60.0
@@ -123,7 +123,7 @@ class Bulk(Body):
     )
 
 
-# -- what stands in paths ----------------------------------------------------------------------------------------------
+# -- names in paths ----------------------------------------------------------------------------------------------------
 
 NAME_IN_PATH, ID_IN_PATH = "leasehold_name", "leasehold_id"
 """The names of the convertors in route paths."""
@@ -132,13 +132,13 @@ VERBS_IN_PATH = ("budget", "close", "open", "pause", "release", "resume", "run",
 
 
 class _Name(StringConvertor):
-    """Any text that does not end with a verb: `/v1/groups/a/stop` is the stop of `a`, not the group `a/stop`."""
+    """Any text that does not end with a verb: `/v1/groups/a/stop` stops `a`; it does not name a group `a/stop`."""
 
     regex = ".*" + "".join(f"(?<!/{verb})" for verb in VERBS_IN_PATH)
 
 
 class _Id(StringConvertor):
-    """Any text but the words that are routes of their own."""
+    """Any text except the words that have their own routes."""
 
     regex = "(?!(?:batch|bulk)$)[^/]+"
 

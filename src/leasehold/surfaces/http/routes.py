@@ -1,7 +1,7 @@
-"""Routes: each is guarded, wherever it is mounted; those from verbs have the target in the path, the rest in the
-body.
+"""Guarded routes, and the routes made from the table of verbs.
 
-Routes that are written by hand take precedence.
+A route is guarded wherever it is mounted. A route from a verb has the target in the path, and other arguments in the
+body (GET: in the query). Hand-written routes take precedence.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from leasehold.surfaces.http.problems import answer_to
 from leasehold.surfaces.http.requests import add_link
 
 # -- every route is guarded --------------------------------------------------------------------------------------------
-# A route without a scope cannot be made.
+# Making a route without a scope fails.
 
 LARGEST_BODY = 8 * 1024 * 1024
 """Bytes. Arguments of one job have at most one MiB; a batch needs more."""
 DEEPEST_BODY = 64
-"""Levels of nested arrays and objects. Deeper ones can overflow the stack of a reader."""
+"""Levels of nested arrays and objects. Deeper nesting can overflow the stack of a reader."""
 LONGEST_READ = 10.0
 
 _bearer = HTTPBearer(
@@ -91,7 +91,7 @@ def _admit_of(request: Request) -> Admit:
 
 
 AskAgain = Annotated[Admit, Depends(_admit_of)]
-"""The parameter of an endpoint with a long response: it checks the caller again. Raises like the first check."""
+"""The parameter of an endpoint with a long response: it repeats the check of the caller, with the same errors."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
@@ -117,7 +117,7 @@ def guarded_by(guard: Guard) -> type[APIRoute]:
                         try:
                             return await handle(read)
                         except HTTPException:
-                            # FastAPI replaces any error while it reads the body with "cannot be read".
+                            # FastAPI turns any error during the read of the body into "cannot be read".
                             if body.too_large:
                                 raise _too_large() from None
                             if read.too_deep:
@@ -167,7 +167,7 @@ async def _admit(guard: Guard, request: Request, scope: TokenScope | None) -> No
 
 
 def scope_of(path: str, dependencies: Sequence[DependsParameter]) -> TokenScope | None:
-    """The scope that a route requires; None: none. Raises RuntimeError for a route that declares neither."""
+    """The scope that a route requires; None: no token. Raises RuntimeError for a route that declares neither."""
     for one in dependencies:
         if isinstance(one, SecurityParameter) and one.dependency is _bearer and one.scopes:
             return cast(TokenScope, one.scopes[0])
@@ -240,14 +240,14 @@ SHOWN: dict[Any, Any] = {
     Job: responses.Job,
     Job | None: responses.Job | None,
 }
-"""Responses for return types that are no records, or get more than the record."""
+"""Response models for return types that are no records, or whose responses have more than the record."""
 
 FOR_A_WHILE = "How long; with neither, until it is opened or resumed."
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 def add_routes(router: APIRouter) -> None:
-    """Add a route for every verb with an HTTP line, unless a route for that line exists."""
+    """Add a route for every verb with an `http` line, unless the router has that route already."""
     by_hand = {
         f"{method} {route.path}"
         for route in router.routes

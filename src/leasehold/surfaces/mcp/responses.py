@@ -1,6 +1,6 @@
-"""What our tools answer: short, for every word of it is read by a model; and how they wait without a thread.
+"""Response models of the MCP tools, and waiting for a job without a thread.
 
-They are short, because a model reads every word.
+The responses are short, because a model reads every word.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ SETTLED = AT_REST | {State.WAITING, State.PAUSED}
 
 
 async def settled(caller: Caller, id: str, seconds: float) -> Handle[Any]:
-    """The job, as soon as it has ended, waits or is paused, or when the time is over."""
+    """Return the job as soon as it has ended, waits or is paused, or when the time is over."""
     until = time.monotonic() + seconds
     while True:
         mark = await to_thread(caller.operations.job_mark, id) if seconds else None

@@ -1,4 +1,4 @@
-"""The server: which requests there are, who answers them, what clients hear of errors, and its ASGI app."""
+"""The MCP server: the handlers of its requests, errors for clients, and the ASGI app."""
 
 from __future__ import annotations
 
@@ -155,8 +155,7 @@ async def _call(caller: Caller, tool: Tool, arguments: dict[str, Any]) -> CallTo
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
-# An error of a tool is a result that the model reads and can act on; an error of the
-# protocol is for the client's code.
+# An error of a tool is a result that the model reads and can act on; a protocol error is for the client's code.
 
 logger = logging.getLogger("leasehold.mcp")
 
@@ -169,7 +168,7 @@ _CODES: tuple[tuple[type[Exception], int], ...] = (
     (ValidationError, INVALID_PARAMS),
     (LeaseholdError, INTERNAL_ERROR),
 )
-"""The codes of protocol errors; the first row that fits an error counts."""
+"""The codes of protocol errors; the first row that matches an error applies."""
 
 
 def tool_error(error: Exception) -> CallToolResult:

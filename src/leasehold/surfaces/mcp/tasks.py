@@ -1,9 +1,8 @@
-"""Registered tasks as tools of their own, and their jobs as tasks of the extension `io.modelcontextprotocol/tasks`.
+"""Registered tasks as MCP tools, and their jobs as tasks of the extension `io.modelcontextprotocol/tasks`.
 
-The
-client polls with `tasks/get`, answers questions with `tasks/update`, and cancels with `tasks/cancel`.
+The client polls with `tasks/get`, answers questions with `tasks/update`, and cancels with `tasks/cancel`.
 
-The handle is the job's id. The job has the name of the caller who made it as a tag: no other caller finds it here.
+The handle is the job's id. A tag of the job names the caller who made it: no other caller finds the job here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Our own tools: the one table of what an agent may call, with which arguments, who may, and what it does."""
+"""Our own MCP tools: the one table of tools, with their arguments, scopes, responses and functions."""
 
 from __future__ import annotations
 
@@ -424,9 +424,8 @@ TOOLS: dict[str, Tool] = {
 """The tools by name, in the order of the list."""
 
 # -- a question as a form, and the filled form as its answer -----------------------------------------------------------
-# A form is a flat object of texts, numbers, choices and booleans. A question may require any JSON value: a schema that
-# is no such object becomes a form with the single field `value`, and a value that no field can show is typed as JSON
-# text.
+# A form is a flat object of texts, numbers, choices and booleans. A question may require any JSON value: the schema of
+# any other value becomes a form with the single field `value`; a value that no field can show is typed as JSON text.
 
 FORM_FIELD = "value"
 _PLAIN = frozenset({"string", "number", "integer", "boolean"})
@@ -473,7 +472,7 @@ def answer_of(schema: Mapping[str, Any] | None, content: Mapping[str, Any]) -> A
 
 
 def is_plain(schema: Mapping[str, Any]) -> bool:
-    """Whether a single field of a form can show it."""
+    """Whether a single field of a form can show a value of this schema."""
     return schema.get("type") in _PLAIN
 
 

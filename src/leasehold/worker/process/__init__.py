@@ -2,9 +2,9 @@
 
 worker                      guard                        child
 a thread of the worker      imports next to nothing;     a fresh interpreter, forked off
-serves and waits            ends what it must not        by the guard before it imports
-(`attempt`, `child`,        outlive (`guard`)            anything: the handler
-`rpc_server`)                                            (`main`, `rpc_client`)
+serves and waits            ends all processes of        by the guard before it imports
+(`attempt`, `rpc`)          the child (`guard`)          anything: the handler
+                                                         (`main`, `rpc`)
      └───── control: stop, started, ended ─────┘               │
      └───────────── channel: the sheet; verbs and answers; the ending ─────────┘
 """

@@ -1,4 +1,4 @@
-"""An attempt in a process of its own, as the worker sees it: the child process, its calls and its end."""
+"""The worker's side of an attempt in its own process: the child process, its calls and its end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from leasehold.worker.process.rpc import CUT_OFF, STOP_REQUEST, Channel, RpcServ
 # -- the child ---------------------------------------------------------------------------------------------------------
 
 LAST_BREATH = 2.0
-"""Seconds from the end of the channel to the end of the child, before it is killed."""
+"""Seconds that a child may live on after its channel was closed, before it is killed."""
 LINGER = 5.0
 """Seconds that a child has to exit after it reported its ending: its libraries may need them."""
 LONGEST_STACK = 8 * 1024
@@ -47,7 +47,7 @@ class Child:
         self.message: dict[str, Any] | None = None
         """The ending that the child reported."""
         self.code: int | None = None
-        """Its exit code, negative for a signal; None: not seen."""
+        """The child's exit code, negative for a signal; None: unknown."""
         self.garbled = False
         """The child closed its channel while it lived on, or sent an invalid frame."""
         self.expired = False
@@ -81,11 +81,11 @@ class Child:
             childs.close()
 
     def stop(self, grace: float) -> None:
-        """Callable from any thread, returns at once: SIGTERM for the child's whole group, SIGKILL after the grace."""
+        """Send the child's group SIGTERM, and SIGKILL after the grace. Callable from any thread, returns at once."""
         self._send_to_guard(f"stop {grace:.3f}")
 
     def extend(self, until: float) -> None:
-        """Callable from any thread: the child may live until then, by the monotonic clock."""
+        """Let the child live until then, by the monotonic clock. Callable from any thread."""
         self._send_to_guard(f"lease {until:.3f}")
 
     def _send_to_guard(self, line: str) -> None:
@@ -93,7 +93,7 @@ class Child:
             self._control.send(line.encode() + b"\n", socket.MSG_DONTWAIT)
 
     def serve(self) -> None:
-        """Serve until none of its processes is alive."""
+        """Serve the child's calls until none of its processes is alive."""
         with contextlib.suppress(OSError):  # the child died before it could begin
             self._channel.send(write_sheet(self._sheet))
         with selectors.DefaultSelector() as selector:
@@ -193,9 +193,9 @@ class Child:
 # -- attempt -----------------------------------------------------------------------------------------------------------
 
 KILL_TIME = 5.0
-"""Seconds from the kill of a child to its end. After that it hangs in the kernel, and its thread with it."""
+"""Seconds that a killed child may take to end. A slower child hangs in the kernel, and its thread with it."""
 NO_ROOM_DELAY = 10.0
-"""Seconds after which a job may come back that found no room for its process."""
+"""Seconds until the next try of a job whose process could not be started."""
 
 
 class EndedAs(BaseException):
@@ -206,7 +206,7 @@ class EndedAs(BaseException):
 
 
 class Processes:
-    """What the child processes of one worker share."""
+    """Settings and task sheets that the child processes of one worker share."""
 
     def __init__(self, tasks: Iterable[TaskDefinition], stop_grace: float, capture_logs: bool) -> None:
         """Raises InvalidTask for a task that no other process could import: now, not when it is claimed."""
@@ -227,10 +227,10 @@ class ProcessAttempt(Attempt):
     _child: Child | None = None
     _over: str | None = None
     processes: Processes
-    """Set before it runs."""
+    """Set before the attempt runs."""
 
     def call(self, arguments: dict[str, Any]) -> Success:
-        """The arguments have been checked; the child reads them again, from the job."""
+        """Run the handler in a child. The arguments were checked; the child decodes them again, from the grant."""
         journal = self.needed_journal()
         sheet = JobSheet(self.processes.sheet_of(self.definition), self.grant, journal.has_folder)
         try:
@@ -269,7 +269,7 @@ class ProcessAttempt(Attempt):
         return stop_grace + KILL_TIME
 
     def _grace(self) -> float:
-        """0 if the lease is lost: the next attempt may run already. Else the guard kills it at the lease's end."""
+        """0 if the lease is lost: the next attempt may run already. Else the guard ends the child with the lease."""
         return 0.0 if self.cause == "lost" else self.processes.stop_grace
 
     # -- how it ended ----------------------------------------------------------------------------------------------

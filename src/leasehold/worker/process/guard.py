@@ -1,4 +1,4 @@
-"""The guard: a small process between a worker and a child process, which runs none of the user's code.
+"""The guard: a small process between a worker and a child process; it runs none of the user's code.
 
 It ends the child and all processes that the child has started: on request, when the child has ended, when the lease
 runs out because the worker is frozen, and when the worker is gone for any reason. The worker could not do the last two,
@@ -24,7 +24,7 @@ from leasehold.runners.shim import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, kil
 
 NEVER = float("inf")
 KILL_AGAIN = 1.0
-"""Seconds. A process that does not die at once hangs in the kernel, and is only waited for."""
+"""Seconds between two kills. A process that survives the first hangs in the kernel: the guard can only wait for it."""
 
 
 def main(control: int, channel: int, stack: int, worker: int) -> None:

@@ -1,4 +1,4 @@
-"""The message that starts a job in its process, and how the process ended."""
+"""The message that starts a job in its own process, and the message with its ending."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from leasehold.tasks.settings import Retry, TaskSettings
 
 @frozen
 class Reference:
-    """The place of an object at the top of a module."""
+    """The module and name by which another process imports an object."""
 
     module: str
     name: str
     depth: int = 0
-    """How many decorators that keep what they wrap, such as `@app.task`, are around it."""
+    """How many decorators with a `__wrapped__`, such as `@app.task`, are around the object."""
 
     def find(self) -> Any:
         found: Any = importlib.import_module(self.module)
@@ -42,7 +42,7 @@ class Reference:
 
 @frozen(kw_only=True)
 class TaskSheet:
-    """The part that all jobs of a task share."""
+    """The part of the message that all jobs of a task share."""
 
     task: str
     function: Reference

@@ -1,4 +1,4 @@
-"""The child process: runs one job as a worker would, with a store whose verbs the worker answers."""
+"""The child process: runs one job as a worker would; its store sends each call to the worker."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ STOPPED = Stopped("stopped by the worker")
 
 
 def run_job(channel: int, stack: int) -> None:
-    """Returns when the worker has got the ending."""
+    """Run the job, and return when its ending is sent to the worker."""
     interrupt = Interrupt()
     end = Channel(socket.socket(fileno=channel), interrupt)
     first = end.receive()
@@ -96,15 +96,15 @@ def _logging(task: TaskSheet, run: ChildAttempt) -> Any:
 
 
 class Interrupt:
-    """Stops a handler without a context: raises StopRequested where it stands, as KeyboardInterrupt would be. During a
-    send it waits for the end of the send."""
+    """Stops a handler without a context: raises StopRequested in the handler, as Python raises KeyboardInterrupt.
+    During a send it waits for the end of the send."""
 
     def __init__(self) -> None:
         self.armed = False
         self._reported = False
         self._sends = 0
         self._late = False
-        # Not ignored: processes that the handler starts would inherit that.
+        # A function, not SIG_IGN: processes that the handler starts would inherit SIG_IGN.
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def emit(self) -> None:
@@ -140,8 +140,8 @@ class Interrupt:
 
 
 class ChildAttempt(Attempt):
-    """Decodes, loads, calls and judges as any attempt; but its writes, reports and ending go to its worker, and only
-    the worker knows why it is stopped."""
+    """The attempt in the child process. Its writes, reports and ending go to the worker, and only the worker knows why
+    it is stopped."""
 
     def __init__(self, sheet: JobSheet, definition: Any, link: Link, interrupt: Interrupt) -> None:
         self._link = link
@@ -150,7 +150,7 @@ class ChildAttempt(Attempt):
         self._message: dict[str, Any] = {}
         self.remote_writer = RemoteWriter(link)
         threads = HandlerThreads(THREADS)
-        # The part of a store that runs use: `ctx` reaches nothing else.
+        # The part of a store that attempts use: `ctx` reaches nothing else.
         store = cast("JobStore", RemoteStore(link, sheet.has_folder))
         journal = Journal(store, "", threads, BatchWriter(), lambda *_: self.stop("flag"))
         now = time.monotonic()
@@ -199,7 +199,7 @@ class ChildAttempt(Attempt):
                 task.get_loop().call_soon_threadsafe(task.cancel)
 
     def call(self, arguments: dict[str, Any]) -> Any:
-        # A handler with a context checks that for a stop, as in a thread of a worker.
+        # A handler with a context checks its context for a stop, as in a thread of a worker.
         self._interrupt.armed = not self.definition.is_async and self.definition.context_parameter is None
         try:
             self.raise_if_stopped()
@@ -225,5 +225,5 @@ class ChildAttempt(Attempt):
         return self.remote_writer.put(self.remote_writer.stream_of(self), kind, data, key, text)
 
     def becomes_file(self, text: str | None) -> bool:
-        """The worker decides that."""
+        """False: the worker decides whether a result becomes a file."""
         return False

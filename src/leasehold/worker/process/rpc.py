@@ -35,7 +35,7 @@ from leasehold.stores.results import Acquired
 
 _LENGTH = struct.Struct("!Q")
 CHECK_EVERY = 1.0
-"""Seconds. A thread that waits in the kernel for a socket does not notice that its own process has closed it."""
+"""Seconds between two checks: a thread that waits for a socket does not notice that its own process has closed it."""
 
 
 class Channel:
@@ -64,7 +64,7 @@ class Channel:
             self._end.sendall(frame)
 
     def receive(self) -> bytes | None:
-        """Return None if one of the ends is closed, perhaps amid a frame."""
+        """Return the next frame; None if one of the ends is closed, perhaps in the middle of a frame."""
         head = self._exactly(_LENGTH.size)
         return None if head is None else self._exactly(_LENGTH.unpack(head)[0])
 
@@ -102,11 +102,11 @@ class Call(NamedTuple):
     first: tuple[str, ...]
     """Fields of the grant."""
     returns: Any
-    """The type of the result, by which it is decoded in the child."""
+    """The type as which the child decodes the result."""
 
 
 FLUSH = "flush"
-"""A call that is no verb of the store: wait until all that the child has emitted is stored."""
+"""A call that is not a verb of the store: waits until everything that the child has emitted is stored."""
 CALLS: dict[str, Call] = {
     "load_steps": Call(("id",), dict[str, str]),
     "save_steps": Call(("id", "token"), bool),
@@ -151,7 +151,7 @@ class RpcServer:
         return answer
 
     def emit(self, kind: str, data: str | None, key: str | None, text: str) -> None:
-        """While too much waits for the database this waits too, and so, soon, does the child."""
+        """Pass on an update. Blocks while too many updates wait for the database, and soon the child blocks too."""
         run = self._run
         if kind == LOG:
             run.log_line(text.removesuffix("\n"))
@@ -175,7 +175,7 @@ def _decoded(verb: str, args: list[Any]) -> list[Any]:
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 STOP_REQUEST = b"{}"
-"""Asks the child to stop."""
+"""The frame that requests the child to stop."""
 
 
 def write_answer(number: int, verb: str, value: object) -> bytes:
@@ -234,7 +234,7 @@ class Link:
         threading.Thread(target=self._receive, name="leasehold-worker-link", daemon=True).start()
 
     def on_stop(self, call: Callable[[], None]) -> None:
-        """Call it in the link's thread when the stop arrives; at once, if it has arrived."""
+        """Call `call` in the link's thread when the stop arrives; at once, if it has arrived."""
         with self._lock:
             self._on_stop = call
             stopping = self._stop_requested
@@ -259,7 +259,7 @@ class Link:
                 self._request.pop(number).set_exception(error)
             else:
                 self._request.pop(number).set_result(answer)
-        # The worker is gone, or cut off: no result would arrive.
+        # The worker is gone, or cannot be reached: no result would arrive.
         os._exit(CUT_OFF)
 
     def _stop(self) -> None:
@@ -270,8 +270,8 @@ class Link:
 
 
 class RemoteStore:
-    """The verbs in `CALLS`, and what an attempt needs besides. The worker fills in the first arguments (id, token,
-    attempt): they are not sent."""
+    """The child's store: the verbs in `CALLS`, and what else an attempt uses. The worker fills in the first arguments
+    (id, token, attempt): they are not sent."""
 
     def __init__(self, link: Link, has_folder: bool) -> None:
         self._ask = link.ask
@@ -299,7 +299,7 @@ class RemoteStore:
 
 
 class RemoteWriter:
-    """An attempt's updates go over the channel, in order; the worker batches them."""
+    """Sends an attempt's updates over the channel, in order; the worker batches them."""
 
     def __init__(self, link: Link) -> None:
         self._link = link

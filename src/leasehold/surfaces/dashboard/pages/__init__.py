@@ -1,4 +1,4 @@
-"""All pages, and all actions of their forms."""
+"""All pages of the dashboard, and all actions of their forms."""
 
 from __future__ import annotations
 

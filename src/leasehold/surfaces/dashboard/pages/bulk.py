@@ -1,4 +1,4 @@
-"""Bulk: a verb on every job that the filter finds, in a thread of this server."""
+"""Bulk pages: a verb on every job that the filter finds, in a thread of this server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from leasehold.surfaces.dashboard.page_request import Form, PageRequest
 from leasehold.surfaces.dashboard.pages.jobs import JobFilter, filter_in, find, instant_of
 
 # -- bulk verbs under way ----------------------------------------------------------------------------------------------
-# They are kept in memory. A server that stops leaves the remaining jobs unchanged; the audit shows what was changed.
+# Bulk runs are kept in memory. A server that stops leaves the remaining jobs unchanged; the audit shows the changes.
 
 JOBS_A_PART = 500
 """Jobs that are changed between two checks for a stop."""

@@ -1,4 +1,4 @@
-"""Flow: the jobs that are tied to one, drawn in columns, with the state of each."""
+"""Flow page: the jobs that are related to one job, drawn in columns, with their states."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups: the list of groups, and one group with its progress, results, budget and stop."""
+"""Groups page: the list of groups, or one group with its progress, results, budget and stop."""
 
 from __future__ import annotations
 

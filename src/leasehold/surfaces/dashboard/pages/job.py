@@ -1,4 +1,4 @@
-"""One job: what it is, why it does not run, its timeline, and the verbs that it takes as it stands."""
+"""The page of one job: its facts, why it does not run, its timeline, and the verbs that its state allows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Copies:
 
 
 def copies_of(job: Row, tenant: str | None, server: str) -> Copies:
-    """Texts that show this job, and that enqueue another with the same arguments. Hidden arguments stay hidden."""
+    """Code that shows this job, or enqueues another with the same arguments. Hidden arguments stay hidden."""
     args = job.args if len(job.args) <= LONGEST_COPY else '{"…": "too long to be shown"}'
     of_tenant = "" if tenant is None else f" --tenant {shlex.quote(tenant)}"
     header = "" if tenant is None else f" -H {shlex.quote(f'Leasehold-Tenant: {tenant}')}"
@@ -70,7 +70,7 @@ def copies_of(job: Row, tenant: str | None, server: str) -> Copies:
     )
 
 
-# -- verbs by the table of the state machine ---------------------------------------------------------------------------
+# -- buttons for the verbs that a state allows -------------------------------------------------------------------------
 # Pure.
 
 
@@ -219,7 +219,7 @@ def _events(page_request: PageRequest, job_id: str) -> list[Update]:
 
 
 def _server(page_request: PageRequest) -> str:
-    """The address of the API, if it is served as by `leasehold serve`."""
+    """The address of the API, on the assumption that `leasehold serve` serves this page."""
     url = page_request.request.url
     return f"{url.scheme}://{url.netloc}"
 

@@ -1,4 +1,4 @@
-"""Jobs: the list, and the criteria of its address.
+"""Jobs page: the list of jobs, filtered by the query of the address.
 
 The address holds the whole state of the page.
 """

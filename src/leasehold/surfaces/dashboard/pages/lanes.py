@@ -1,4 +1,4 @@
-"""Lanes: halted lanes, with the job that halts each, and busy lanes."""
+"""Lanes page: halted lanes, with the job that halts each, and busy lanes."""
 
 from __future__ import annotations
 

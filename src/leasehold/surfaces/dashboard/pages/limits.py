@@ -1,4 +1,4 @@
-"""Limits: pauses, slots, rates and budgets."""
+"""Limits page: pauses, slots, rates and budgets."""
 
 from __future__ import annotations
 
@@ -143,4 +143,4 @@ ACTIONS: tuple[Action, ...] = (
     action_of(limits.open_rate, _open_rate),
     action_of(budgets.top_up, _top_up),
 )
-"""The page of a group sets its budget."""
+"""The budget of a group is set on the page of the group."""

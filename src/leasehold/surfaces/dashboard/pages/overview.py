@@ -1,4 +1,4 @@
-"""Now: what runs, what waits, what goes wrong, with charts of what was counted by the minute."""
+"""Overview page: the jobs that run, wait or fail now, and charts by the minute."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _chart(
 
 MINUTES = 60
 LEAST_MINUTES = 15
-"""The least minutes that the charts show; without idle minutes at the beginning they show an hour at most."""
+"""The charts show MINUTES without the idle ones at the beginning, but at least this many."""
 LATELY = 5
 """Minutes that the figures at the top cover."""
 MOST_FAILURES = 8

@@ -1,4 +1,4 @@
-"""Questions: the inbox of what jobs ask, each with a form made from its schema."""
+"""Questions page: the open questions of jobs, each with a form made from its schema."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from leasehold.surfaces.dashboard.page_request import Form, PageRequest
 # Pure.
 #
 # A plain value, and each plain property of an object, gets a field; any other value is typed as JSON. Fields are named
-# by their place (`a`, `a.0`), not by the schema, whose names can be any text. A choice is sent as its number. The
-# engine checks every value against the schema; here only input that gives no value is refused.
+# by their position (`a`, `a.0`), because names in a schema can be any text. A choice is sent as its number. The engine
+# checks every value against the schema; this page refuses only input that is not a value.
 
 ROOT = "a"
 MOST_FIELDS, MOST_CHOICES = 60, 200
@@ -100,7 +100,7 @@ def _worded(key: str) -> str:
 
 
 def _resolved(schema: Any, root: Any) -> tuple[dict[str, Any], bool]:
-    """The schema with its references followed and without null, and whether null fits it. Empty: no field fits it."""
+    """The schema with references followed and null removed, and whether it allows null. Empty: no field fits it."""
     nullable = False
     for _ in range(MOST_STEPS):
         if not isinstance(schema, dict):
@@ -128,11 +128,11 @@ def _target(reference: Any, root: Any) -> dict[str, Any]:
 
 def _field(name: str, label: str, schema: Any, root: Any, *, required: bool = True) -> Field:
     found, nullable = _resolved(schema, root)
-    # Several fields may refer to one schema, whose title is not theirs.
+    # Several fields may refer to one schema: its title is not the label of any of them.
     titled = found if name == ROOT else schema if isinstance(schema, dict) else {}
     made = _control(Field("json", name, str(titled.get("title") or label)), found)
     if made.kind == "json":
-        # With the definitions that it refers to, so that the user knows what to write.
+        # Show the definitions that the schema refers to, so that the user knows what to write.
         refers = isinstance(schema, dict) and "$defs" in root and "$ref" in json.dumps(schema)
         wanted = {**schema, "$defs": root["$defs"]} if refers else schema
         made = replace(made, hint="As JSON.", value=_written(found.get("default")), wanted=_written(wanted))

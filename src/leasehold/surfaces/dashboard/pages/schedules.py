@@ -1,4 +1,4 @@
-"""Schedules: the list of schedules, their next ticks, and the details of one."""
+"""Schedules page: the list of schedules, their next ticks, and the details of one."""
 
 from __future__ import annotations
 

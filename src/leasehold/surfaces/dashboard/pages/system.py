@@ -1,4 +1,4 @@
-"""System: is everything well, what runs here and with which settings, and who has done what."""
+"""System page: findings about health, the tasks, versions and settings here, and the audit."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _HARMLESS = frozenset(
 
 
 def masked_url(url: str) -> str:
-    """The URL without user, password and options. If it cannot be parsed reliably, only the scheme is shown: a password
-    that is not escaped ends up in other parts."""
+    """The URL without user, password and options. If it cannot be parsed reliably, only the scheme is shown: an
+    unescaped password ends up in other parts of the URL."""
     scheme, found, rest = url.partition("://")
     if not found:
         return HIDDEN
@@ -134,7 +134,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
         "tasks": _tasks(page_request),
         "tenants_here": _tenants(page_request),
         "packages": list(_packages()),
-        # The machine's settings belong to no tenant and no queue.
+        # The machine's settings belong to no tenant and no queue: a limited caller gets none.
         "settings": _settings(page_request) if _sees_machine(page_request) else None,
         "audit": _audit(page_request),
         # An examination is too expensive to repeat in a stream.
@@ -218,7 +218,7 @@ def _tenants(page_request: PageRequest) -> list[Any]:
 
 
 def _audit(page_request: PageRequest) -> dict[str, Any] | None:
-    """A page of the audit. None: the caller is no admin of all queues. A read-only dashboard shows it too."""
+    """A page of the audit. None: the caller is not an admin of all queues. A read-only dashboard shows it too."""
     access, query = page_request.caller.access, page_request.request.query_params
     if not access.may("admin") or access.queues:
         return None

@@ -1,4 +1,4 @@
-"""Workers: the live workers, their leases, and executions outside them."""
+"""Workers page: the live workers, their leases, and executions outside of workers."""
 
 from __future__ import annotations
 

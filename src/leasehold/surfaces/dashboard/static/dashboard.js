@@ -33,7 +33,7 @@
     word.textContent = lost ? "Disconnected, reconnecting" : why || "Live";
     if (!why && missed && connection) {
       missed = false;
-      connection.reader?.cancel();  // it reconnects at once, and gets the present page
+      connection.reader?.cancel();  // it reconnects at once, and gets the current page
     }
   }
 
