@@ -27,6 +27,7 @@ from leasehold.domain.job import Enqueued, NewJob
 from leasehold.domain.records import NotRun, Reaped
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.tracing import Tracing
+from leasehold.operations import schedules
 from leasehold.operations.operations import Operations
 from leasehold.run.journal import Waits
 from leasehold.run.middleware import Middlewares
@@ -252,7 +253,7 @@ class Internals:
 
     def run_schedule(self, name: str, actor: str | None = None) -> Enqueued:
         """Make a job of a schedule now. Raises ScheduleNotFound and UnknownTask."""
-        row = self.operations.get_schedule(name)
+        row = self.operations.call(schedules.get_schedule, name)
         schedule = Schedule(name=row.name, task=row.task, args=row.args)
         job = self.producer.traced(tick_job(self.tasks.find(row.task), schedule, row.now))
         return self.operations.run_schedule(name, job, actor=actor)

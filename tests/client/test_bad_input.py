@@ -19,6 +19,7 @@ from leasehold.errors import (
     SchemaOutdated,
     UnknownTask,
 )
+from leasehold.operations import jobs
 from leasehold.stores.database.statements import read_migrations
 from tests.backends import put
 
@@ -201,8 +202,8 @@ def test_a_text_that_is_no_id_is_the_id_of_no_job(tasks, text):
     for call in (
         lambda: tasks.get(text),
         lambda: tasks.questions.answer(text, "k", 1),
-        lambda: tasks.__internals__.operations.cancel(text),
-        lambda: tasks.__internals__.operations.explain(text),
+        lambda: tasks.__internals__.operations.call(jobs.cancel, text),
+        lambda: tasks.__internals__.operations.call(jobs.explain, text),
     ):
         with pytest.raises(JobNotFound, match="a job's id is a UUID") as caught:
             call()

@@ -12,6 +12,7 @@ from leasehold.domain.outcome import Failure
 from leasehold.domain.records import Filter
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopRequest
+from leasehold.operations import jobs
 from leasehold.operations.operations import Operations
 from leasehold.stores.results import Ending
 from leasehold.surfaces.cli import render
@@ -40,9 +41,9 @@ def test_a_row_with_such_a_time_is_shown_and_stopped_like_the_others(backend, st
     assert store.get(bad.id).available_at == clamped
     assert [job.id for job in store.list_jobs().jobs] == [other.id, bad.id, good.id]
     assert len(store.list_jobs(Filter((State.QUEUED,), queue="default")).jobs) == 3
-    assert operations.explain(bad.id)
-    assert operations.pause(bad.id).state is State.PAUSED
-    assert operations.resume(bad.id).state is State.QUEUED
+    assert operations.call(jobs.explain, bad.id)
+    assert operations.call(jobs.pause, bad.id).state is State.PAUSED
+    assert operations.call(jobs.resume, bad.id).state is State.QUEUED
     spoil(backend, bad.id, what)
     report = operations.stop(StopRequest(everything=True, mode="immediate"))
     assert report.cancelled == 3

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from leasehold.operations import mirrors
 from leasehold.surfaces.cli.main import run
 from tests.backends import Backend
 from tests.docs.pages import blocks
@@ -45,8 +46,8 @@ def test_the_command_of_the_page_does_what_the_page_says(backend: Backend, monke
             reported = f"SELECT run_id, status, exit_code, error, started_at IS NULL, finished_at IS NULL FROM {where}"
             assert backend.query(reported) == [(1, "ok", 0, None, False, False)]
         finally:
-            for row in app.__internals__.operations.list_mirrors():
-                app.__internals__.operations.remove_mirror(row.mirror)
+            for row in app.__internals__.operations.call(mirrors.list_mirrors):
+                app.__internals__.operations.call(mirrors.remove_mirror, row.mirror.task, row.mirror)
             backend.query(
                 f"DROP TABLE {where}" + ("" if sqlite else f'; DROP TYPE "{backend.schema}".run_status')
             )

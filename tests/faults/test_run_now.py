@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from leasehold import AtCapacity, Leasehold, State
+from leasehold.operations import jobs
 from tests.backends import Backend
 from tests.faults.harness import PATIENCE, ROOT, wait_for
 from tests.faults.run_now_main import register
@@ -122,7 +123,7 @@ def test_a_killed_holder_counts_until_its_lease_ends_and_is_cleared_with_no_work
         # The reaper of the runner takes both looks: no worker is there.
         state = State.QUEUED if queueing else State.FAILED
         wait_for(lambda: app.get(dead).state is state, "the dead run to be cleared")
-        assert [entry.event for entry in app.__internals__.operations.history(dead)] == ["lost"]
+        assert [entry.event for entry in app.__internals__.operations.call(jobs.history, dead)] == ["lost"]
         (tmp_path / "open").touch()
         assert job.result(timeout=PATIENCE) == "done"
 

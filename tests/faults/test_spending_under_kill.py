@@ -9,6 +9,7 @@ import pytest
 
 from leasehold import State
 from leasehold.errors import InvalidState
+from leasehold.operations import budgets
 from tests.faults import spending_tasks
 from tests.faults.harness import Fleet, Place, wait_for
 from tests.faults.spending_tasks import HELD_AT, LIMIT, STEPS
@@ -32,7 +33,7 @@ def notes(place: Place) -> list[str]:
 def test_a_budget_breached_topped_up_and_resumed_through_crashes_leaves_an_exact_ledger(place, fleet, lease):
     tasks = spending_tasks.register(place.app, place.folder, lease)
     app = place.app
-    app.__internals__.operations.set_group_budget("g", {"tokens": 10**9})
+    app.__internals__.operations.call(budgets.set_group_budget, "g", {"tokens": 10**9})
     job = tasks.spender.using(group="g").enqueue()
 
     def kill_when_it_has_spent(worker, pages: int) -> None:

@@ -28,6 +28,7 @@ from leasehold.domain.policy import Policy
 from leasehold.domain.records import Scope
 from leasehold.domain.tokens import SCOPES, Access
 from leasehold.http import create_app
+from leasehold.operations import webhooks as verbs
 from leasehold.operations.operations import Operations
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
@@ -101,10 +102,12 @@ def webhooks() -> str:
         store = backend.open(clock)
         store.upgrade()
         operations = Operations(lambda: store)
-        operations.set_webhook("all", "https://example.org/x", EVENTS, secret=new_secret(bytes(32)))
+        operations.call(
+            verbs.set_webhook, "all", "https://example.org/x", EVENTS, secret=new_secret(bytes(32))
+        )
         _make_events_happen(store, clock)
         store.enqueue_events(["webhook:all"], make_delivery)
-        operations.try_webhook("all")
+        operations.call(verbs.try_webhook, "all")
         posted = [json.loads(grant.args)["body"] for grant in store.claim(OWNER, [WEBHOOK_QUEUE], 100)]
         backend.close_opened()
         posted.append(body_of(_stall(f"sqlite:///{folder}/stall.db")))

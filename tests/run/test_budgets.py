@@ -11,6 +11,7 @@ import pytest
 from leasehold import Context, Fail, Leasehold, Pause, Retry, State, StopRequested, SyncContext
 from leasehold.domain.errors import DatabaseUnreachable
 from leasehold.errors import InvalidInput, InvalidState, InvalidTask, OverBudget
+from leasehold.operations import budgets
 from leasehold.types import BudgetLine
 from tests.workers import burst, until
 
@@ -240,7 +241,7 @@ def test_a_call_may_bring_its_own_budget(app):
 
 
 def test_a_group_has_a_budget_of_its_own_and_the_smaller_rest_counts(app):
-    app.__internals__.operations.set_group_budget("g", {"tokens": 100})
+    app.__internals__.operations.call(budgets.set_group_budget, "g", {"tokens": 100})
 
     @app.task(budget={"tokens": 80})
     async def work(ctx: Context) -> int | None:
@@ -252,15 +253,17 @@ def test_a_group_has_a_budget_of_its_own_and_the_smaller_rest_counts(app):
     assert first.result(timeout=0) == 20
     assert second.refresh().state is State.FAILED
     assert "the budget of group 'g' is 100" in second.error
-    assert app.__internals__.operations.group_budget("g") == [BudgetLine("group", "g", "tokens", 100, 120)]
+    assert app.__internals__.operations.call(budgets.group_budget, "g") == [
+        BudgetLine("group", "g", "tokens", 100, 120)
+    ]
     with pytest.raises(InvalidState, match="raise the limit of group 'g' first"):
         second.resume()
-    app.__internals__.operations.set_group_budget("g", {"tokens": None})
+    app.__internals__.operations.call(budgets.set_group_budget, "g", {"tokens": None})
     assert second.resume().state is State.QUEUED
 
 
 def test_spends_in_steps_of_several_jobs_meet_in_the_budget_of_their_group(app):
-    app.__internals__.operations.set_group_budget("g", {"tokens": 100})
+    app.__internals__.operations.call(budgets.set_group_budget, "g", {"tokens": 100})
 
     @app.task
     async def work(ctx: Context) -> int:
@@ -275,7 +278,7 @@ def test_spends_in_steps_of_several_jobs_meet_in_the_budget_of_their_group(app):
     jobs = [work.using(group="g").enqueue() for _ in range(3)]
     burst(app)
     assert [job.refresh().state for job in jobs] == [State.FAILED] * 3
-    (line,) = app.__internals__.operations.group_budget("g")
+    (line,) = app.__internals__.operations.call(budgets.group_budget, "g")
     # A run learns what the others have spent when its own step is committed: each may be ahead by a step.
     assert 100 < line.spent <= 100 + 3 * 2 * 10
     assert line.spent == sum(spent(job) for job in jobs)

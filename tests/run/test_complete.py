@@ -11,6 +11,7 @@ import pytest
 
 from leasehold import Context, Retry, State, SyncContext
 from leasehold.errors import DatabaseUnreachable, InvalidInput, TransactionTooLong
+from leasehold.operations import jobs
 from leasehold.run import steps
 from leasehold.stores.results import Ending
 from leasehold.worker.lease_keeper import LeaseKeeper
@@ -250,7 +251,7 @@ def test_success_wins_over_a_pause_that_came_before_it(app, effects, monkeypatch
 
     @app.task
     async def work(ctx: Context) -> str:
-        await asyncio.to_thread(app.__internals__.operations.pause, ctx.job_id)
+        await asyncio.to_thread(app.__internals__.operations.call, jobs.pause, ctx.job_id)
         async with ctx.complete("done") as tx:
             await tx.execute(effects.insert, [1])
         return ""

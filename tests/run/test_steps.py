@@ -17,6 +17,7 @@ from bench.commits import counter
 from leasehold import Context, Pause, Retry, Snooze, State, SyncContext
 from leasehold.domain.errors import InvalidInput
 from leasehold.errors import DuplicateStep
+from leasehold.operations import jobs
 from leasehold.run import steps
 from leasehold.run.steps import BATCH_STEPS
 from tests.backends import Backend
@@ -279,7 +280,7 @@ def test_a_paused_job_goes_on_after_its_steps_and_a_fresh_one_from_the_start(app
     assert job.refresh().state is State.PAUSED
     job.resume(fresh=True)
     assert stored(backend, job) == {}
-    assert app.__internals__.operations.history(job.id)[-1].detail == "from the start"
+    assert app.__internals__.operations.call(jobs.history, job.id)[-1].detail == "from the start"
     burst(app)
     assert (job.refresh().state, ran) == (State.PAUSED, [1, 1])
     job.resume()

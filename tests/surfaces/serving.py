@@ -14,6 +14,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from leasehold import Leasehold
+from leasehold.operations import tokens
 
 PATIENCE = 90.0
 """Longer than the longest wait that a request may ask for, which is a minute."""
@@ -39,8 +40,8 @@ class Server:
 
     def token(self, *scopes: str, **more: Any) -> str:
         operations = self.app.__internals__.operations
-        name = f"token {len(operations.list_tokens())}"
-        return operations.create_token(name, scopes, **more)[1]
+        name = f"token {len(operations.call(tokens.list_tokens))}"
+        return operations.call(tokens.create_token, name, scopes, **more)[1]
 
     def close(self) -> None:
         while self._clients:

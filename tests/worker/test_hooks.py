@@ -12,6 +12,7 @@ import pytest
 from leasehold import Leasehold
 from leasehold.domain.states import State
 from leasehold.errors import InvalidInput
+from leasehold.operations import webhooks
 from leasehold.operations.doctor import examine
 from leasehold.types import Fail, Notification
 from tests.backends import Backend
@@ -184,6 +185,6 @@ def test_a_listener_can_be_removed_by_hand(app: Leasehold):
 
     burst(app)
     operations = app.__internals__.operations
-    operations.remove_listener("mine")
+    operations.call(webhooks.remove_listener, "mine")
     with pytest.raises(InvalidInput, match="mine"):
-        operations.remove_listener("mine")
+        operations.call(webhooks.remove_listener, "mine")

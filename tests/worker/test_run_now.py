@@ -12,6 +12,7 @@ import pytest
 
 from leasehold import AtCapacity, Context, Leasehold, Pause, Retry, Snooze, State, SyncContext
 from leasehold.errors import InvalidInput, InvalidState, InvalidTask, JobNotSucceeded
+from leasehold.operations import workers
 from tests.workers import burst, until
 
 PATIENCE = 20.0
@@ -250,8 +251,8 @@ def test_the_runner_takes_nothing_from_queues_and_says_so(app):
 
 
 async def _cards(app: Leasehold) -> list:
-    await until(lambda: app.__internals__.operations.list_workers())
-    return app.__internals__.operations.list_workers()
+    await until(lambda: app.__internals__.operations.call(workers.list_workers))
+    return app.__internals__.operations.call(workers.list_workers)
 
 
 def test_close_gives_runs_their_grace_and_hands_back_what_does_not_end(backend):

@@ -11,6 +11,7 @@ import pytest
 
 from leasehold import Context, Leasehold, SyncContext
 from leasehold.errors import InvalidInput, JobNotFound, TenantNotFound
+from leasehold.operations import workers
 from leasehold.types import NotRun, RunResult, State
 from tests.workers import burst, until
 
@@ -321,9 +322,9 @@ def test_why_knows_the_workers_of_a_tenant(app: Leasehold, make: Make, seen):
 
     async def serve() -> None:
         async with app.worker(tenants=["acme"], retention=None):
-            cards = app.tenant("acme").__internals__.operations.list_workers
-            await until(lambda: [card.tenants for card in cards()] == [("acme",)])
-            assert app.__internals__.operations.list_workers() == []
-            assert app.tenant("beta").__internals__.operations.list_workers() == []
+            call = app.tenant("acme").__internals__.operations.call
+            await until(lambda: [card.tenants for card in call(workers.list_workers)] == [("acme",)])
+            assert app.__internals__.operations.call(workers.list_workers) == []
+            assert app.tenant("beta").__internals__.operations.call(workers.list_workers) == []
 
     asyncio.run(serve())

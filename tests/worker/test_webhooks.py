@@ -18,6 +18,7 @@ from leasehold.domain.hooks import WEBHOOK_TASK, is_public, key_of, new_secret, 
 from leasehold.domain.records import Filter
 from leasehold.domain.states import State
 from leasehold.errors import InvalidInput, InvalidSignature
+from leasehold.operations import jobs, webhooks
 from leasehold.webhooks import verify
 from leasehold.worker import hooks
 from leasehold.worker.hooks import Refusal, post
@@ -88,7 +89,9 @@ def cancel_one(app: Leasehold) -> str:
 def test_a_receiver_verifies_what_was_posted_and_a_repeat_has_the_same_id(app: Leasehold, receiver: Receiver):
     receiver.answers = [(500, {})]
     operations = app.__internals__.operations
-    operations.set_webhook("mine", receiver.url, ["cancelled"], secret=SECRET, allow_private=True)
+    operations.call(
+        webhooks.set_webhook, "mine", receiver.url, ["cancelled"], secret=SECRET, allow_private=True
+    )
     job_id = cancel_one(app)
     serve(app, lambda: deliveries(app, State.SUCCEEDED))
     assert [path for path, _, _ in receiver.got] == ["/hook?a=1"] * 2
@@ -121,10 +124,10 @@ def test_deliveries_are_not_told_of(app: Leasehold, receiver: Receiver):
     receiver.answers = [(410, {})]
     every = ["succeeded", "failed", "requeued"]
     operations = app.__internals__.operations
-    operations.set_webhook("mine", receiver.url, every, secret=SECRET, allow_private=True)
-    job = operations.try_webhook("mine")
-    serve(app, lambda: operations.get(job.id).state is State.FAILED)
-    operations.try_webhook("mine")
+    operations.call(webhooks.set_webhook, "mine", receiver.url, every, secret=SECRET, allow_private=True)
+    job = operations.call(webhooks.try_webhook, "mine")
+    serve(app, lambda: operations.call(jobs.get, job.id).state is State.FAILED)
+    operations.call(webhooks.try_webhook, "mine")
     serve(app, lambda: deliveries(app, State.SUCCEEDED))
     assert [json.loads(body)["type"] for _, _, body in receiver.got] == ["test", "test"]
     assert len(deliveries(app)) == 2
@@ -133,7 +136,7 @@ def test_deliveries_are_not_told_of(app: Leasehold, receiver: Receiver):
 def test_a_private_address_is_refused(app: Leasehold, receiver: Receiver):
     operations = app.__internals__.operations
     secure = receiver.url.replace("http://", "https://")
-    operations.set_webhook("mine", secure, ["cancelled"], secret=SECRET)
+    operations.call(webhooks.set_webhook, "mine", secure, ["cancelled"], secret=SECRET)
     cancel_one(app)
     serve(app, lambda: deliveries(app, State.FAILED))
     (delivery,) = deliveries(app)
@@ -145,7 +148,9 @@ def test_a_redirect_is_not_followed(app: Leasehold, receiver: Receiver):
     other = Receiver()
     receiver.answers = [(302, {"location": other.url})]
     operations = app.__internals__.operations
-    operations.set_webhook("mine", receiver.url, ["cancelled"], secret=SECRET, allow_private=True)
+    operations.call(
+        webhooks.set_webhook, "mine", receiver.url, ["cancelled"], secret=SECRET, allow_private=True
+    )
     cancel_one(app)
     serve(app, lambda: deliveries(app, State.FAILED))
     other.close()

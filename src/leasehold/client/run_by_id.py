@@ -17,6 +17,7 @@ from leasehold.domain.errors import JobNotFound
 from leasehold.domain.frozen import frozen
 from leasehold.domain.poll import Poll
 from leasehold.domain.records import RETRY_ELSEWHERE, NotRun
+from leasehold.operations import jobs
 from leasehold.operations.operations import Operations
 from leasehold.threads import to_thread
 
@@ -99,7 +100,7 @@ class RunById:
 
     def begin(self, job_id: str, worker: str | None, on_request: OnRequest) -> Begun | NotRun:
         try:
-            job = self._operations.get(job_id)
+            job = self._operations.call(jobs.get, job_id)
         except JobNotFound as missing:
             return NotRun(job_id, None, str(missing), None)
         if self._find_task(job.task) is None:
@@ -108,7 +109,7 @@ class RunById:
 
     def ended(self, job_id: str, begun: Begun) -> RunResult:
         begun.flush()
-        row = self._operations.get(job_id)
+        row = self._operations.call(jobs.get, job_id)
         job = Job[Any](row.id, self._operations, self._find_task, row)
         return RunResult(job, self._operations.claimable_in(row))
 

@@ -69,7 +69,7 @@ def _a_lane_that_halts(play: Stage, folder: Path) -> None:
     pages = [tasks.page_request.enqueue(target=1, page=page) for page in ("home", "account", "orders")]
     _, account, orders = pages
     failed = play.wait(account, lambda row: row.state == "failed")
-    lanes = {lane.lane: lane for lane in play.app.__internals__.operations.list_lanes()}
+    lanes = {lane.lane: lane for lane in play.app.lanes.list()}
     halted = "target-1" in lanes and lanes["target-1"].id == account.id
     play.claim(failed and halted, "the lane stands still behind the page that failed")
     play.why(orders)

@@ -91,7 +91,7 @@ class Stage:
         return [entry.event for entry in entries]
 
     def why(self, job: Job[Any]) -> None:
-        holds = self.app.__internals__.operations.explain(job.id)
+        holds = job.explain()
         self.show_command(f"why {job.id}", "\n    ".join(map(str, holds)))
 
     # -- workers -----------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class Stage:
     def workers_are_up(self, count: int) -> bool:
         deadline = time.monotonic() + WAIT_WITHIN
         while time.monotonic() < deadline and all(p.poll() is None for p in self._workers.values()):
-            if len(self.app.__internals__.operations.list_workers()) >= count:
+            if len(self.app.workers()) >= count:
                 return True
             time.sleep(POLL_EVERY)
         return False

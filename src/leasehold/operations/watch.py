@@ -85,21 +85,22 @@ class WatchOperations(LocalOperator):
     """The methods that wait for one job, by polling."""
 
     def updates(self, job_id: str, since: int, timeout: float | None) -> Iterator[Update]:
-        watch = self._watch(job_id, since, timeout)
+        watch = self.watch(job_id, since, timeout)
         while not watch.over:
             yield from watch.look()
             if not watch.over:
                 time.sleep(watch.pause)
 
     async def aupdates(self, job_id: str, since: int, timeout: float | None) -> AsyncIterator[Update]:
-        watch = self._watch(job_id, since, timeout)
+        watch = self.watch(job_id, since, timeout)
         while not watch.over:
             for update in await to_thread(watch.look):
                 yield update
             if not watch.over:
                 await asyncio.sleep(watch.pause)
 
-    def _watch(self, job_id: str, since: int, timeout: float | None) -> Watch:
+    def watch(self, job_id: str, since: int, timeout: float | None) -> Watch:
+        """Return a watcher of the job's updates from `since` on; the caller polls it."""
         return Watch(job_id, lambda *place: self.call(jobs.read_stream, *place), since, timeout)
 
     def ended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]:

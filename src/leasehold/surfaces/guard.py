@@ -20,6 +20,7 @@ from leasehold.domain.errors import InvalidInput, JobNotFound, TenantNotFound, U
 from leasehold.domain.frozen import frozen
 from leasehold.domain.records import Cause, Hold, TaskCard, WorkerCard
 from leasehold.domain.tokens import SCOPES, Access, TokenScope
+from leasehold.operations import jobs, tokens, workers
 from leasehold.operations.operations import Operations
 from leasehold.operations.verb import Verb
 from leasehold.types import CallOptions, Job, Tenant
@@ -308,12 +309,12 @@ class Caller:
     def explain(self, job_id: str) -> list[Hold]:
         """Why the job does not run. Jobs of other queues may block it: a caller who may see only some queues gets
         neither their ids nor their errors."""
-        holds = self.operations.explain(self.job(job_id).id)
+        holds = self.operations.call(jobs.explain, self.job(job_id).id)
         return [_without_others(hold) for hold in holds] if self.access.queues else holds
 
     def workers(self) -> list[WorkerCard]:
         """The workers of the tenant, each with only those of its tenants that the caller may see."""
-        cards = self.operations.list_workers()
+        cards = self.operations.call(workers.list_workers)
         return [replace(card, tenants=tuple(filter(self._may_see_tenant, card.tenants))) for card in cards]
 
     def _may_see_tenant(self, tenant: str) -> bool:
@@ -380,7 +381,7 @@ class Callers:
         found = None
         if scheme.lower() == "bearer":
             # The app's own store holds the tokens of all tenants.
-            found = self._app.__internals__.operations.find_token(text.strip())
+            found = self._app.__internals__.operations.call(tokens.find_token, text.strip())
         if found is None:
             raise Denied("unauthenticated", "the token is unknown, revoked or expired")
         return found

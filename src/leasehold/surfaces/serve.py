@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from leasehold.app import Leasehold
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
+from leasehold.operations import tokens
 from leasehold.surfaces.dashboard.mount import create_dashboard
 from leasehold.surfaces.guard import USUAL_RATE, is_loopback
 from leasehold.surfaces.http.api import create_app
@@ -72,7 +73,7 @@ class ServeSettings:
                 f"is needed with --host {self.host}",
                 "say by which names the server is reached",
             )
-        if not any(row.live for row in app.__internals__.operations.list_tokens()):
+        if not any(row.live for row in app.__internals__.operations.call(tokens.list_tokens)):
             raise InvalidInput(
                 "--host",
                 f"{self.host} can be reached from elsewhere, and there is no token",

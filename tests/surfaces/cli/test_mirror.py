@@ -8,6 +8,7 @@ from contextlib import closing
 import pytest
 
 from leasehold.domain.states import State
+from leasehold.operations import mirrors
 from leasehold.surfaces.cli.problems import Exit
 
 STATES = ",".join(f"{state.value}={state.value.upper()}" for state in State)
@@ -23,8 +24,8 @@ def table(backend, app):
         return run_id
 
     yield name
-    for row in app.__internals__.operations.list_mirrors():
-        app.__internals__.operations.remove_mirror(row.mirror)
+    for row in app.__internals__.operations.call(mirrors.list_mirrors):
+        app.__internals__.operations.call(mirrors.remove_mirror, row.mirror.task, row.mirror)
     backend.query("DROP TABLE leasehold.runs")
 
 
@@ -54,7 +55,7 @@ def test_it_is_made_listed_verified_and_dropped(backend, app, table, here):
 
 def test_what_is_printed_can_be_run_by_somebody_else(backend, app, table, here):
     printed = here(*options(table))
-    assert (printed.code, app.__internals__.operations.list_mirrors()) == (Exit.OK, [])
+    assert (printed.code, app.__internals__.operations.call(mirrors.list_mirrors)) == (Exit.OK, [])
     if backend.name == "sqlite":
         with closing(sqlite3.connect(backend.url.removeprefix("sqlite:///"))) as connection:
             connection.executescript(printed.out)
@@ -62,7 +63,7 @@ def test_what_is_printed_can_be_run_by_somebody_else(backend, app, table, here):
         backend.query(printed.out)
     app.__internals__.named_task("mirrored", {}).enqueue(1)
     assert backend.query("SELECT run, status FROM leasehold.runs") == [(1, "QUEUED")]
-    assert [row.problems for row in app.__internals__.operations.list_mirrors()] == [()]
+    assert [row.problems for row in app.__internals__.operations.call(mirrors.list_mirrors)] == [()]
 
 
 @pytest.mark.parametrize(

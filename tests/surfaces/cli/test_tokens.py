@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from leasehold import Leasehold
 from leasehold.domain.tokens import PREFIX
+from leasehold.operations import tokens
 from tests.surfaces.cli.conftest import Answer
 
 
@@ -15,14 +16,14 @@ def test_a_token_is_made_shown_once_and_revoked(here, app: Leasehold):
     token = made.out.strip()
     assert token.startswith(PREFIX)
     operations = app.__internals__.operations
-    found = operations.find_token(token)
+    found = operations.call(tokens.find_token, token)
     assert found is not None
     assert (found.scopes, found.queues) == (("read", "enqueue"), ("agents*",))
     listed = here("tokens", "list", "--json")
     assert token not in listed.out
     assert [(row["name"], row["live"]) for row in listed.json] == [("ci", True)]
     assert here("tokens", "revoke", "ci").code == 0
-    assert operations.find_token(token) is None
+    assert operations.call(tokens.find_token, token) is None
     assert "revoked" in here("tokens", "list").out
 
 

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp
 
 from leasehold import Leasehold
 from leasehold.dashboard import create_dashboard
+from leasehold.operations import tokens
 from leasehold.surfaces.dashboard.pages import ACTIONS, ALL
 from tests.surfaces.dashboard.conftest import Dashboard, Viewer
 
@@ -85,8 +86,8 @@ def test_a_revoked_token_sees_nothing_more(app: Leasehold, dashboard: Dashboard)
     viewer = dashboard.viewer("read")
     assert viewer.get("/jobs").status_code == 200
     operations = app.__internals__.operations
-    for row in operations.list_tokens():
-        operations.revoke_token(row.token.name)
+    for row in operations.call(tokens.list_tokens):
+        operations.call(tokens.revoke_token, row.token.name)
     assert viewer.get("/jobs").status_code == 303
 
 

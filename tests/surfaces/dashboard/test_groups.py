@@ -7,6 +7,7 @@ import re
 
 from leasehold import Leasehold
 from leasehold.domain.outcome import Failure, Success
+from leasehold.operations import budgets, jobs
 from tests.surfaces.dashboard.conftest import Dashboard, Viewer
 from tests.surfaces.http.test_jobs import settle
 
@@ -50,7 +51,7 @@ def test_one_group_tells_how_far_it_is(app: Leasehold, viewer: Viewer):
     settle(app, Success('{"sum": 7}'), Failure("out of paper", final=True))
     app.enqueue("greet", {"name": "x"}, group="task/42")
     app.__internals__.store.claim("w", ["default"], 1)
-    app.__internals__.operations.set_group_budget("task/42", {"tokens": 500})
+    app.__internals__.operations.call(budgets.set_group_budget, "task/42", {"tokens": 500})
     app.group("task/42").stop(["greet"], mode="immediate", reason="no greetings", actor="ann")
     text = viewer.page("/groups", name="task/42")
     reported = seen(text)
@@ -95,7 +96,7 @@ def test_running_jobs_are_not_waited_for(app: Leasehold, operator: Viewer):
     app.__internals__.store.claim("w", ["default"], 1)
     reported = operator.reported(operator.do("stop", group="g", mode="full", hold="1"))
     assert reported == "0 waiting jobs cancelled, 1 running job will be stopped; the group is held."
-    assert app.__internals__.operations.get(job.id).stop_requested == "cancel"
+    assert app.__internals__.operations.call(jobs.get, job.id).stop_requested == "cancel"
     wrong = operator.reported(operator.do("stop", group="g", mode="hard"))
     assert "is not known" in wrong
     partly = operator.reported(operator.do("stop", group="g", mode="full", tasks='["add"]', hold="1"))
@@ -121,7 +122,10 @@ def test_a_group_is_released_and_its_budget_set(app: Leasehold, operator: Viewer
         operator.do("budget.set", group="g", unit="tokens", limit="many")
     )
     operator.do("budget.set", group="g", unit="tokens", limit="")
-    assert [line.limit for line in app.__internals__.operations.group_budget("g")] in ([], [None])
+    assert [line.limit for line in app.__internals__.operations.call(budgets.group_budget, "g")] in (
+        [],
+        [None],
+    )
 
 
 def test_who_may_only_look_changes_nothing(app: Leasehold, viewer: Viewer, dashboard: Dashboard):

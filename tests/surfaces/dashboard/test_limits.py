@@ -11,6 +11,7 @@ from leasehold import Leasehold
 from leasehold.domain.budgets import Spend
 from leasehold.domain.checks.texts import storable_name
 from leasehold.domain.policy import Policy
+from leasehold.operations import queues
 from tests.contract.lives import run
 from tests.surfaces.dashboard.conftest import Dashboard, Viewer
 
@@ -91,7 +92,7 @@ def test_queues_and_tasks_are_paused_and_resumed(
     answer = operator.do(f"{scope}.pause", new_name=f" {name}", **{"for": "1h"}, reason="deploy")
     assert "No job of the" in operator.reported(answer)
     assert last_audit(app) == (f"{scope}.pause", name, "dashboard:token 1")
-    (pause,) = app.__internals__.operations.list_pauses()
+    (pause,) = app.__internals__.operations.call(queues.list_pauses)
     assert (pause.scope, pause.name, pause.reason) == (scope, name, "deploy")
     assert pause.until is not None
     text = operator.page("/limits").partition("Paused queues and tasks")[2]

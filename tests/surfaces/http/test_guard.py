@@ -19,6 +19,7 @@ from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.records import WorkerCard
 from leasehold.domain.tokens import SCOPES
 from leasehold.http import create_app, router
+from leasehold.operations import jobs, tokens
 from leasehold.surfaces.http.routes import LARGEST_BODY, guarded_by, scope_of
 from tests.surfaces.http.test_jobs import settle
 from tests.surfaces.serving import PATIENCE, Server
@@ -80,7 +81,7 @@ def tenants(app: Leasehold) -> Iterator[None]:
 
 def test_every_route_is_refused_without_a_token_that_counts(api: FastAPI, app: Leasehold, server: Server):
     operations = app.__internals__.operations
-    revoked, _ = server.token("admin"), operations.revoke_token("token 0")
+    revoked, _ = server.token("admin"), operations.call(tokens.revoke_token, "token 0")
     ignore = server.client()
     strangers = {
         "none": {},
@@ -88,7 +89,7 @@ def test_every_route_is_refused_without_a_token_that_counts(api: FastAPI, app: L
         "revoked": {"Authorization": f"Bearer {revoked}"},
         "another scheme": {"Authorization": f"Basic {server.token('admin')}"},
     }
-    before = operations.count()
+    before = operations.call(jobs.count)
     walked = 0
     for route, request in requests_of(api, app):
         if route.path in OPEN:
@@ -98,7 +99,9 @@ def test_every_route_is_refused_without_a_token_that_counts(api: FastAPI, app: L
             assert code_of(ignore, request, **headers) == (401, "unauthenticated"), (caller, request)
             walked += 1
     assert walked > 150
-    assert operations.count() == {**before, "queued": before["queued"] + 1}, "only the walk's own job came in"
+    assert operations.call(jobs.count) == {**before, "queued": before["queued"] + 1}, (
+        "only the walk's own job came in"
+    )
 
 
 def test_every_route_is_refused_to_a_token_without_its_scope(api: FastAPI, app: Leasehold, server: Server):

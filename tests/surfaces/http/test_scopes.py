@@ -12,6 +12,7 @@ from leasehold import Leasehold
 from leasehold.domain.outcome import Failure, QuestionAsked, Success
 from leasehold.domain.records import WorkerCard
 from leasehold.http import create_app
+from leasehold.operations import audit
 from leasehold.stores.results import Ending
 from tests.backends import Backend
 from tests.surfaces.http.test_jobs import settle
@@ -58,7 +59,10 @@ def test_stops_that_wait_hold_up_nobody(app: Leasehold, server: Server):
             for _ in range(many)
         ]
         try:
-            wait_for(lambda: len(operations.list_audit(verb="stop", limit=many).entries) == many, seconds=40)
+            wait_for(
+                lambda: len(operations.call(audit.list_audit, verb="stop", limit=many).entries) == many,
+                seconds=40,
+            )
             assert not any(one.done() for one in requested)
             assert server.client().get("/livez").status_code == 200
         finally:

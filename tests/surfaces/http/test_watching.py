@@ -14,6 +14,7 @@ import pytest
 from leasehold import Leasehold
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.stream import Note, RunNotes
+from leasehold.operations import tokens
 from leasehold.stores.results import Ending
 from leasehold.surfaces.http import by_hand
 from tests.surfaces.http.test_jobs import settle
@@ -182,7 +183,7 @@ def test_a_stream_ends_when_its_token_is_revoked(
     stream = Stream(server.client("read"), f"/v1/jobs/{job.id}/watch")
     emit(app, grant, Note(1, "word", '"before"'))
     wait_for(lambda: ("word", "before") in list(stream.reported()))
-    (row,) = app.__internals__.operations.list_tokens()
-    app.__internals__.operations.revoke_token(row.token.name)
+    (row,) = app.__internals__.operations.call(tokens.list_tokens)
+    app.__internals__.operations.call(tokens.revoke_token, row.token.name)
     emit(app, grant, Note(2, "word", '"after"'))
     assert stream.ended.wait(PATIENCE), "the job runs on; whoever comes back is told why"

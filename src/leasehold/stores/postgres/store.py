@@ -100,11 +100,11 @@ def _way(connection: psycopg.Connection[Any], pooled: bool, declared: bool) -> F
         return Finding(
             "pooler",
             "bad",
-            "a transaction-mode pooler is in between, and Leasehold was not told",
+            "a transaction-mode pooler is in between, and the URL does not say so",
             "add ?pooler=transaction to the URL: nothing prepared survives there",
         )
     if pooled:
-        return Finding("pooler", "ok", "transaction mode, as told")
+        return Finding("pooler", "ok", "transaction mode, as declared")
     if _ask(connection, "SELECT pg_backend_pid()") != connection.info.backend_pid:
         return Finding("pooler", "ok", "something is in between, but each connection keeps its backend")
     return Finding("pooler", "ok", "none")

@@ -202,4 +202,4 @@ def progress_of(text: str, at: datetime) -> Progress:
 
 def event_of(row: Row) -> Update:
     data = None if row["data"] is None else json.loads(row["data"])
-    return Update(row["seq"], row["kind"], data, row["key"], row["told_in"], row["at"])
+    return Update(row["seq"], row["kind"], data, row["key"], row["emitted_in"], row["at"])

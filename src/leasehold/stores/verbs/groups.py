@@ -164,7 +164,7 @@ def _runs(session: Session, which: dict[str, Any]) -> tuple[GroupRun, ...]:
     if rows:
         share = max(1, CAP // len(rows))
         for row in session.rows("list_emitted", ids=list(emitted), limit=share):
-            emitted[row["job_id"]].append(event_of(row | {"told_in": row["attempt"]}))
+            emitted[row["job_id"]].append(event_of(row | {"emitted_in": row["attempt"]}))
     return tuple(
         GroupRun(
             row["id"],

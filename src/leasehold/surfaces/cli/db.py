@@ -16,6 +16,7 @@ import typer
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.mirror import FACTS, Mirror, Times, parse_words
 from leasehold.domain.retention import PruneChoice
+from leasehold.operations import mirrors
 from leasehold.surfaces.cli import render
 from leasehold.surfaces.cli.command import Call, command, noun
 from leasehold.surfaces.cli.options import app_and_name
@@ -42,7 +43,7 @@ def verify(call: Call) -> int:
     tasks = call.app.__internals__.tasks.definitions
     lacking = call.operations.verify()
     mirrored = {name: task.settings.mirror for name, task in tasks.items()}
-    wrong = [] if lacking else call.operations.verify_mirrors(mirrored)
+    wrong = [] if lacking else call.operations.call(mirrors.verify_mirrors, mirrored)
     found = f"missing {', '.join(lacking)}" if lacking else "; ".join(wrong) or "current and complete"
     facts = {"store": call.label, "missing": lacking, "mirrors": wrong}
     call.report(facts, render.clean(f"{call.label}: {found}"))
@@ -176,8 +177,8 @@ def mirror(
     """Print triggers that mirror a task's jobs in your table. With --apply, run them."""
     operations = call.operations
     if drop:
-        wanted = operations.find_mirror(task, table)
-        run, text = operations.remove_mirror, operations.unmirror_sql
+        wanted = operations.call(mirrors.find_mirror, task, table)
+        verb, text = mirrors.remove_mirror, operations.unmirror_sql
     else:
         given = dict(
             zip(
@@ -197,9 +198,9 @@ def mirror(
             insert=insert,
             times=cast("Times", times),
         )
-        run, text = operations.add_mirror, operations.mirror_sql
+        verb, text = mirrors.add_mirror, operations.mirror_sql
     if apply:
-        run(wanted, actor=call.actor)
+        operations.call(verb, wanted.task, wanted, actor=call.actor)
         print(f"{call.label}: {'dropped' if drop else 'created'} {wanted.name}")
     else:
         print(text(wanted))
@@ -225,8 +226,9 @@ def _argument(app: Leasehold, task: str, match: str) -> str | None:
 @command(db, "mirrors")
 def list_mirrors(call: Call) -> None:
     """List mirrors, and their problems."""
+    rows = call.operations.call(mirrors.list_mirrors)
     call.show(
-        call.operations.list_mirrors(),
+        rows,
         {
             "task": lambda row: row.mirror.task,
             "table": lambda row: row.mirror.table,

@@ -197,17 +197,17 @@ def show(call: Call, job_id: options.JobId) -> None:
     history."""
     operations = call.operations
     job_id = operations.find_id(job_id)
-    job = operations.get(job_id)
-    attempts = operations.attempts(job_id)
-    steps = operations.steps(job_id)
-    history = operations.history(job_id)
-    own_questions = operations.questions(job_id)
-    progress = operations.progress(job_id)
-    logs = operations.logs(job_id)
-    relatives = operations.relatives(job_id)
-    counts = operations.count_relatives(job_id) if relatives else {}
+    job = operations.call(verbs.get, job_id)
+    attempts = operations.call(verbs.attempts, job_id)
+    steps = operations.call(verbs.steps, job_id)
+    history = operations.call(verbs.history, job_id)
+    own_questions = operations.call(questions.questions, job_id)
+    progress = operations.call(verbs.progress, job_id)
+    logs = operations.call(verbs.logs, job_id)
+    relatives = operations.call(verbs.relatives, job_id)
+    counts = operations.call(verbs.count_relatives, job_id) if relatives else {}
     short = operations.short_ids([one.id for one in relatives])
-    budget = operations.budget(job_id)
+    budget = operations.call(budgets.budget, job_id)
     job, missing = _with_result(operations, job)
     if call.as_json:
         more: dict[str, Any] = {
@@ -407,7 +407,7 @@ def logs(
     ] = None,
 ) -> None:
     """Print the log of a job, attempt by attempt."""
-    found = call.operations.logs(call.operations.find_id(job_id))
+    found = call.operations.call(verbs.logs, call.operations.find_id(job_id))
     found = [tail for tail in found if attempt in (None, tail.attempt)]
     if call.as_json:
         render.emit(found)

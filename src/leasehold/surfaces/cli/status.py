@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from leasehold.domain.frozen import frozen
 from leasehold.domain.records import LaneHolder, QueueRow
 from leasehold.domain.states import State
+from leasehold.operations import jobs, workers
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command
 from leasehold.surfaces.cli.problems import Exit
@@ -59,7 +60,7 @@ def top(call: Call) -> None:
 
 def _look(app: Leasehold) -> Status:
     operations = app.__internals__.operations
-    cards = operations.list_workers()
+    cards = operations.call(workers.list_workers)
     return Status(
         store=app.__internals__.store.label,
         jobs={state: count for state, count in app.count().items() if count},
@@ -129,7 +130,7 @@ def _lanes(halted: list[LaneHolder]) -> str:
 @command()
 def why(call: Call, job_id: options.JobId) -> None:
     """Say why a job is not running, and what would change that."""
-    holds = call.operations.explain(call.operations.find_id(job_id))
+    holds = call.operations.call(jobs.explain, call.operations.find_id(job_id))
     if call.as_json:
         render.emit(holds)
         return

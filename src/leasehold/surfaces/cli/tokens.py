@@ -24,7 +24,7 @@ tokens = noun("tokens")
 @command(tokens, "list", tenant=False)
 def list_tokens(call: Call) -> None:
     """List tokens, with their scopes and until when they are valid."""
-    rows = call.operations.list_tokens()
+    rows = call.operations.call(verbs.list_tokens)
     if call.as_json:
         render.emit([{**asdict(row.token), "live": row.live} for row in rows])
         return
@@ -79,7 +79,8 @@ def create(
     ] = None,
 ) -> None:
     """Create a token. It is printed once, now; only its hash is stored."""
-    made, text = call.operations.create_token(
+    made, text = call.operations.call(
+        verbs.create_token,
         name,
         scope,
         tenants=tenant or (),

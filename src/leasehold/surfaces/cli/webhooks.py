@@ -27,7 +27,7 @@ webhooks = noun("webhooks")
 @command(webhooks, "list")
 def list_webhooks(call: Call) -> None:
     """List webhooks, without their secrets."""
-    listeners = call.operations.list_listeners()
+    listeners = call.operations.call(verbs.list_listeners)
     rows: list[dict[str, Any]] = [
         {
             "name": webhook.name,
@@ -36,7 +36,7 @@ def list_webhooks(call: Call) -> None:
             "allow_private": webhook.allow_private,
             "source": webhook.source,
         }
-        for webhook in call.operations.list_webhooks()
+        for webhook in call.operations.call(verbs.list_webhooks)
     ]
     call.show(
         rows,
@@ -73,7 +73,8 @@ def add_webhook(
     ] = False,
 ) -> None:
     """Add a webhook: post events to a URL. Its secret is shown once, now."""
-    webhook = call.operations.set_webhook(
+    webhook = call.operations.call(
+        verbs.set_webhook,
         name,
         target,
         events,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.records import ExecutionRow, Finding, LeaseRow
+from leasehold.operations import jobs
 from leasehold.operations import workers as verbs
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command, noun
@@ -117,11 +118,11 @@ def abandon(
 ) -> None:
     """Give up on an orphan whose machine is gone for good. No worker will adopt it, and it counts as a failure. If it
     still runs after all, the next attempt runs beside it."""
-    row = call.operations.get(call.operations.find_id(job_id))
+    row = call.operations.call(jobs.get, call.operations.find_id(job_id))
     if row.orphan and not yes:
         where = f"{row.execution_name} may still run at {row.execution_site}"
         remedy = "give it only if that machine is gone for good"
         if not call.confirm(f"{where}. Is that machine gone for good?", f"is needed: {where}", remedy):
             return
-    job = call.operations.abandon(row.id, reason=reason, actor=call.actor)
+    job = call.operations.call(jobs.abandon, row.id, reason=reason, actor=call.actor)
     call.report({"id": job.id, "state": job.state}, f"{job.id} {job.state}")

@@ -29,6 +29,7 @@ from leasehold.domain.errors import (
 )
 from leasehold.domain.frozen import frozen
 from leasehold.domain.tokens import TokenScope
+from leasehold.operations import tenants
 from leasehold.operations.local import reads_within
 from leasehold.operations.verb import Verb
 from leasehold.surfaces.dashboard import render
@@ -87,11 +88,11 @@ async def show(page: Page, request: Request, access: Access, longest_read: float
 def menu_of(page_request: PageRequest) -> dict[str, Any]:
     """The values for the menu, which is on every page."""
     allowed = page_request.caller.access
-    tenants: list[str] = []
+    names: list[str] = []
     if allowed.tenants:
-        rows = page_request.caller.app.__internals__.operations.list_tenants()
-        tenants = [row.name for row in rows if allowed.may_use_tenant(row.name)][:200]
-    return {"tenants": tenants}
+        rows = page_request.caller.app.__internals__.operations.call(tenants.list_tenants)
+        names = [row.name for row in rows if allowed.may_use_tenant(row.name)][:200]
+    return {"tenants": names}
 
 
 def _stream(page: Page, page_request: PageRequest, access: Access, longest_read: float | None) -> Response:

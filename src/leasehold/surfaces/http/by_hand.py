@@ -24,6 +24,7 @@ from leasehold.domain.records import Filter, Hold, PauseRecord, TaskCard, Worker
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopReport, StopRequest
 from leasehold.domain.stream import Update
+from leasehold.operations import queues
 from leasehold.operations.json_records import as_models, json_type, model
 from leasehold.operations.verb import VERBS
 from leasehold.operations.watch import AT_REST, Watch
@@ -285,7 +286,7 @@ def add_watching(router: APIRouter) -> None:
     ) -> AsyncIterable[ServerSentEvent]:
         """Server-sent events: the updates of a job in order, and each change of its state, until the job has ended or
         the token is no longer valid."""
-        watch = Watch(id, caller.operations.read_stream, int(last_event_id or 0), None)
+        watch = caller.operations.watch(id, int(last_event_id or 0), None)
         until = time.monotonic() + wait if wait else math.inf
         # A stream that cannot go on just ends: the client reconnects, and gets the error then.
         with contextlib.suppress(LeaseholdError, Denied):
@@ -425,7 +426,7 @@ def add_fleet(router: APIRouter) -> None:
         """The queues and tasks that are paused, including those without jobs."""
         visible = [
             row
-            for row in caller.operations.list_pauses()
+            for row in caller.operations.call(queues.list_pauses)
             if not caller.access.queues or (row.scope == "queue" and caller.access.may_use_queue(row.name))
         ]
         return as_models(list[PauseRecord], visible)

@@ -28,6 +28,7 @@ from starlette.types import Message
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job
 from leasehold.domain.tokens import TokenScope
+from leasehold.operations import jobs
 from leasehold.operations.json_records import json_type
 from leasehold.operations.local import reads_within
 from leasehold.operations.verb import VERBS, Param, Verb
@@ -301,7 +302,7 @@ def show(caller: Caller, adapter: TypeAdapter[Any], answer: object) -> Any:
     if isinstance(answer, bool):
         return responses.Changed(changed=answer)
     shown = adapter.validate_python(answer, from_attributes=True)
-    if isinstance(answer, Job) and (progress := caller.operations.progress(answer.id)) is not None:
+    if isinstance(answer, Job) and (progress := caller.operations.call(jobs.progress, answer.id)) is not None:
         shown.progress = responses.Progress.model_validate(progress)
     return shown
 

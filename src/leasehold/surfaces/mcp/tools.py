@@ -18,6 +18,7 @@ from leasehold.domain.records import Filter
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopRequest
 from leasehold.domain.tokens import TokenScope
+from leasehold.operations import questions
 from leasehold.operations.arguments import Args, Duration, Fresh, Reason
 from leasehold.surfaces.guard import Caller, CallRequest, enqueue_for, enqueue_once_for, tasks_for
 from leasehold.surfaces.mcp import responses
@@ -245,7 +246,9 @@ async def resume_job(caller: Caller, given: ResumeJob) -> responses.Job:
 
 async def list_questions(caller: Caller, given: ListQuestions) -> responses.Questions:
     def read() -> responses.Questions:
-        rows = caller.operations.open_questions(group=given.group, task=given.task, limit=given.limit)
+        rows = caller.operations.call(
+            questions.open_questions, group=given.group, task=given.task, limit=given.limit
+        )
         return responses.Questions(
             questions=[
                 responses.QuestionOfJob(**dict(responses.question_of(row)), job_id=row.job_id, task=row.task)

@@ -66,7 +66,7 @@ SELECT
         (SELECT p.attempt FROM leasehold.lease AS p WHERE p.job = j.seq),
         (SELECT p.attempt FROM leasehold.parked AS p WHERE p.job = j.seq),
 -- include: attempt_in_lane
-    ) AS attempt, e.seq, e.kind, e.data, e.key, e.attempt AS told_in, e.at
+    ) AS attempt, e.seq, e.kind, e.data, e.key, e.attempt AS emitted_in, e.at
 FROM (SELECT a.seq AS number, a.* FROM leasehold.job AS a WHERE a.id = :id) AS j LEFT JOIN LATERAL (
     SELECT * FROM leasehold.event AS v
     WHERE v.job_id = j.id AND v.seq > :since ORDER BY v.seq LIMIT :limit) AS e ON true

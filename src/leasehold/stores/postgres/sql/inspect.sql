@@ -1,4 +1,4 @@
--- part: told_of_j
+-- part: summary_of_j
 -- What a list shows of a job j, from its places o, r, l, p and from its failure state t: the same as the view job_row.
 j.id, j.seq, j.task, j.queue, j.gate, j.priority,
     CASE WHEN o.state IS NOT NULL THEN
@@ -32,7 +32,7 @@ LEFT JOIN LATERAL (SELECT x.* FROM leasehold.failure_state AS x WHERE x.job = j.
 -- name: get_job
 -- What the view job_row shows, from the places themselves: the view takes the server milliseconds to plan.
 SELECT
--- include: told_of_j
+-- include: summary_of_j
     , j.args, j.policy, j.lease_seconds, j.unique_key,
     CASE WHEN j.unique_for_ever THEN 'ever' ELSE 'live' END AS unique_for, j.deadline_at, j.start_by, j.retry_of,
     j.trace, g.slots IS NOT NULL AS limited,
@@ -67,7 +67,7 @@ WHERE j.id = :id;
 -- name: list_jobs
 -- One page of a walk, newest first; payloads are not read.
 SELECT
--- include: told_of_j
+-- include: summary_of_j
 FROM (
 
 -- name: list_jobs.page

@@ -55,7 +55,7 @@ SELECT
     AS state,
     coalesce(o.attempt, r.attempt, l.attempt, p.attempt,
 -- include: attempt_in_lane
-    ) AS attempt, e.seq, e.kind, e.data, e.key, e.attempt AS told_in, e.at
+    ) AS attempt, e.seq, e.kind, e.data, e.key, e.attempt AS emitted_in, e.at
 FROM (SELECT a.seq AS number, a.* FROM leasehold_job AS a WHERE a.id = :id) AS j
 LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_ready AS r ON r.seq = j.seq
 LEFT JOIN leasehold_lease AS l ON l.job = j.seq LEFT JOIN leasehold_parked AS p ON p.job = j.seq

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from leasehold.domain.bulk import ARGUMENTS, MEANT_FOR, BulkRefusal, BulkRequest
 from leasehold.domain.errors import InvalidInput, LeaseholdError
 from leasehold.domain.job import Job
+from leasehold.operations import jobs
 from leasehold.operations.operations import Operations
 from leasehold.operations.verb import VERBS
 from leasehold.surfaces.dashboard.page import Action, Done, Page, describe
@@ -159,7 +160,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     report = page_request.operations.bulk(
         _request(page_request, verb, requested, dry_run=True, limit=COUNTED)
     )
-    summaries = [page_request.operations.get(job_id) for job_id in report.sample[:10]]
+    summaries = [page_request.operations.call(jobs.get, job_id) for job_id in report.sample[:10]]
     return {
         "verb": verb,
         "requested": requested,

@@ -51,7 +51,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
 def _all(page_request: PageRequest) -> dict[str, Any]:
     query = page_request.request.query_params
     state, cursor = checked_group_state(query.get("state") or None), query.get("cursor") or None
-    page = page_request.operations.list_groups(state, ROWS, cursor)
+    page = page_request.operations.call(groups.list_groups, state, ROWS, cursor)
     return {
         "group": None,
         "groups": page.groups,
@@ -80,7 +80,7 @@ def _one(page_request: PageRequest, name: str) -> dict[str, Any]:
         ],
         "errors": status.errors[:MOST_SHOWN],
         "results": [_result(one) for one in status.results[:MOST_SHOWN]],
-        "budget": operations.group_budget(name),
+        "budget": operations.call(budgets.group_budget, name),
         "modes": MODES,
         "requested": requested,
         "tasks_shown": json.dumps(page_request.request.query_params.getlist("tasks")),
@@ -155,7 +155,9 @@ def _summary(report: StopReport) -> str:
 
 def _release(page_request: PageRequest, form: Form) -> Done:
     page_request.caller.check_all_queues()
-    if page_request.operations.release_group(form.text("group"), actor=page_request.caller.actor):
+    if page_request.operations.call(
+        groups.release_group, form.text("group"), actor=page_request.caller.actor
+    ):
         return Done("The group accepts jobs again.")
     return Done("The group was not held.")
 
@@ -164,8 +166,8 @@ def _set_budget(page_request: PageRequest, form: Form) -> Done:
     page_request.caller.check_all_queues()
     unit = form.text("unit").strip()
     limit = form.whole("limit") if form.maybe("limit") else None
-    page_request.operations.set_group_budget(
-        form.text("group"), {unit: limit}, actor=page_request.caller.actor
+    page_request.operations.call(
+        budgets.set_group_budget, form.text("group"), {unit: limit}, actor=page_request.caller.actor
     )
     return Done(f"{unit} has no limit now." if limit is None else f"The limit is {limit:,} {unit} now.")
 

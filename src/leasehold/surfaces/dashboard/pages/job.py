@@ -14,7 +14,7 @@ from leasehold.domain.job import Job as Row
 from leasehold.domain.job import Job as StoredJob
 from leasehold.domain.states import FINAL, Flag, State, Trigger, allowed
 from leasehold.domain.stream import PROGRESS, Update
-from leasehold.operations import jobs
+from leasehold.operations import budgets, jobs
 from leasehold.operations.verb import Verb
 from leasehold.surfaces.dashboard.page import Done, Page, action_of
 from leasehold.surfaces.dashboard.page_request import Form, PageRequest
@@ -160,7 +160,8 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     now = operations.now()
     attempts, history, steps = job.attempts(), job.history(), job.steps()
     verbs = buttons_of(row)
-    relatives = page_request.caller.visible_rows(operations.relatives(job.id, MOST_RELATIVES + 1))
+    family = operations.call(jobs.relatives, job.id, MOST_RELATIVES + 1)
+    relatives = page_request.caller.visible_rows(family)
     events = _events(page_request, job.id)
     return {
         "job": row,
@@ -176,9 +177,9 @@ def read(page_request: PageRequest) -> dict[str, Any]:
         "args_text": json.dumps(json.loads(row.args), indent=2, ensure_ascii=False),
         "result": _result(page_request, job),
         "log": _log(job, page_request.request.query_params.get("attempt")),
-        "log_attempts": [tail.attempt for tail in operations.logs(job.id)],
+        "log_attempts": [tail.attempt for tail in operations.call(jobs.logs, job.id)],
         "events": [(event, tree_of(event.data)) for event in events],
-        "budget": operations.budget(job.id),
+        "budget": operations.call(budgets.budget, job.id),
         "questions": job.questions(),
         "relatives": relatives[:MOST_RELATIVES],
         "more_relatives": len(relatives) > MOST_RELATIVES,
@@ -210,7 +211,7 @@ def _events(page_request: PageRequest, job_id: str) -> list[Update]:
     found: list[Update] = []
     since = 0
     for _ in range(10):
-        seen = page_request.operations.read_stream(job_id, since, 500)
+        seen = page_request.operations.call(jobs.read_stream, job_id, since, 500)
         found += [event for event in seen.updates if event.kind != PROGRESS]
         if len(seen.updates) < 500:
             break

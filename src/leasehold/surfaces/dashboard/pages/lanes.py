@@ -30,7 +30,7 @@ class LaneRow:
 
 def read(page_request: PageRequest) -> dict[str, Any]:
     page_request.caller.check_all_queues()
-    found = page_request.operations.list_lanes()
+    found = page_request.operations.call(queues.list_lanes)
     halted = [one for one in found if one.state in HALTED]
     busy = [one for one in found if one.state not in HALTED]
     return {
@@ -57,7 +57,7 @@ def _behind(page_request: PageRequest, holder: LaneHolder) -> str:
 
 def _resume(page_request: PageRequest, form: Form) -> Done:
     page_request.caller.check_all_queues()
-    job = page_request.operations.resume_lane(form.text("lane"), actor=page_request.caller.actor)
+    job = page_request.operations.call(queues.resume_lane, form.text("lane"), actor=page_request.caller.actor)
     if job is None:
         return Done("This lane is no longer halted.")
     return Done(f"The lane continues with the job that halted it, {job.task}.")

@@ -24,11 +24,11 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     limited = bool(access.queues)
     scope = checked_owner(page_request.request.query_params.get("scope") or None)
     cursor = page_request.request.query_params.get("cursor") or None
-    slots = [] if limited else operations.list_slots()
-    rates = [] if limited else operations.list_rates()
-    pauses = [pause for pause in operations.list_pauses() if _may_see(page_request, pause)]
+    slots = [] if limited else operations.call(limits.list_slots)
+    rates = [] if limited else operations.call(limits.list_rates)
+    pauses = [pause for pause in operations.call(queues.list_pauses) if _may_see(page_request, pause)]
     cards = page_request.caller.visible_rows(operations.list_queues())
-    page = operations.list_budgets(scope, ROWS, cursor)
+    page = operations.call(budgets.list_budgets, scope, ROWS, cursor)
     return {
         "mark": mark,
         "limited": limited,
@@ -78,7 +78,8 @@ def _check_scope(page_request: PageRequest, scope: Scope, name: str) -> None:
 def _pause(scope: Scope, page_request: PageRequest, form: Form) -> Done:
     name = _named(form, "name")
     _check_scope(page_request, scope, name)
-    pause = page_request.operations.pause_scope(scope, name, _closing(page_request, form))
+    verb = queues.pause_queue if scope == "queue" else queues.pause_task
+    pause = page_request.operations.call(verb, name, **_closing(page_request, form).arguments)
     end = "until it is resumed" if pause.until is None else f"until {pause.until:%Y-%m-%d %H:%M:%S} UTC"
     return Done(f"No job of the {scope} {name} starts {end}. Running jobs continue.")
 
@@ -86,14 +87,15 @@ def _pause(scope: Scope, page_request: PageRequest, form: Form) -> Done:
 def _resume(scope: Scope, page_request: PageRequest, form: Form) -> Done:
     name = form.text("name")
     _check_scope(page_request, scope, name)
-    done = page_request.operations.resume_scope(scope, name, actor=page_request.caller.actor)
+    verb = queues.resume_queue if scope == "queue" else queues.resume_task
+    done = page_request.operations.call(verb, name, actor=page_request.caller.actor)
     return Done(f"The {scope} {name} is resumed." if done else f"The {scope} {name} was not paused.")
 
 
 def _set_slot(page_request: PageRequest, form: Form) -> Done:
     page_request.caller.check_all_queues()
     name, limit = _named(form, "name"), form.whole("limit")
-    page_request.operations.set_slot(name, limit, actor=page_request.caller.actor)
+    page_request.operations.call(limits.set_slot, name, limit, actor=page_request.caller.actor)
     return Done(f"The slot {name} has {limit:,} {'unit' if limit == 1 else 'units'} now.")
 
 
@@ -101,28 +103,30 @@ def _set_rate(page_request: PageRequest, form: Form) -> Done:
     page_request.caller.check_all_queues()
     key, limit = _named(form, "key"), form.text("limit")
     burst = form.whole("burst") if form.maybe("burst") else 1
-    page_request.operations.set_rate(key, limit, burst=burst, actor=page_request.caller.actor)
+    page_request.operations.call(limits.set_rate, key, limit, burst=burst, actor=page_request.caller.actor)
     return Done(f"The rate {key} is now {limit}, with a burst of {burst:,}.")
 
 
 def _close_rate(page_request: PageRequest, form: Form) -> Done:
     page_request.caller.check_all_queues()
     key = form.text("key")
-    page_request.operations.close_rate(key, _closing(page_request, form))
+    page_request.operations.call(limits.close_rate, key, **_closing(page_request, form).arguments)
     return Done(f"The rate {key} is closed. Running jobs continue.")
 
 
 def _open_rate(page_request: PageRequest, form: Form) -> Done:
     page_request.caller.check_all_queues()
     key = form.text("key")
-    opened = page_request.operations.open_rate(key, actor=page_request.caller.actor)
+    opened = page_request.operations.call(limits.open_rate, key, actor=page_request.caller.actor)
     return Done(f"The rate {key} is open." if opened else f"The rate {key} was not closed.")
 
 
 def _top_up(page_request: PageRequest, form: Form) -> Done:
     job = page_request.caller.job(form.text("id"))
     unit, amount = form.text("unit"), form.whole("amount")
-    lines = page_request.operations.top_up(job.id, {unit: amount}, actor=page_request.caller.actor)
+    lines = page_request.operations.call(
+        budgets.top_up, job.id, {unit: amount}, actor=page_request.caller.actor
+    )
     limit = next((line.limit for line in lines if line.scope != "group" and line.unit == unit), None)
     return Done(
         f"The job may spend {limit:,} {unit} now."

@@ -257,7 +257,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     query = page_request.request.query_params
     requested = {name: query.get(name, "").strip() for name in CRITERIA}
     wanted = {name: value or None for name, value in requested.items()}
-    found = page_request.operations.open_questions(**wanted, limit=ROWS + 1)
+    found = page_request.operations.call(questions.open_questions, **wanted, limit=ROWS + 1)
     rows = page_request.caller.visible_rows(found[:ROWS])
     return {
         "questions": [_shown(row) for row in rows],

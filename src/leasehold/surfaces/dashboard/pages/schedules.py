@@ -54,7 +54,7 @@ class Line:
 def read(page_request: PageRequest) -> dict[str, Any]:
     page_request.caller.check_all_queues()
     now = page_request.operations.now()
-    lines = [line_of(row, now) for row in page_request.operations.list_schedules()]
+    lines = [line_of(row, now) for row in page_request.operations.call(schedules.list_schedules)]
     lines.sort(key=lambda line: (line.row.paused or line.row.orphaned, line.row.next_at, line.row.name))
     name = page_request.request.query_params.get("name")
     chosen = next((line for line in lines if line.row.name == name), None)
@@ -123,14 +123,16 @@ _cron_in_words = functools.lru_cache(maxsize=1024)(cron_in_words)
 def _pause(page_request: PageRequest, form: Form) -> Done:
     page_request.caller.check_all_queues()
     name = form.text("name")
-    page_request.operations.pause_schedule(name, form.maybe("reason"), actor=page_request.caller.actor)
+    page_request.operations.call(
+        schedules.pause_schedule, name, form.maybe("reason"), actor=page_request.caller.actor
+    )
     return Done(f"The schedule {name} is paused.")
 
 
 def _resume(page_request: PageRequest, form: Form) -> Done:
     page_request.caller.check_all_queues()
     name = form.text("name")
-    resumed = page_request.operations.resume_schedule(name, actor=page_request.caller.actor)
+    resumed = page_request.operations.call(schedules.resume_schedule, name, actor=page_request.caller.actor)
     return Done(f"The schedule {name} is resumed." if resumed else f"The schedule {name} was not paused.")
 
 
@@ -144,7 +146,7 @@ def _run(page_request: PageRequest, form: Form) -> Done:
 def _delete(page_request: PageRequest, form: Form) -> Done:
     page_request.caller.check_all_queues()
     name = form.text("name")
-    page_request.operations.delete_schedule(name, actor=page_request.caller.actor)
+    page_request.operations.call(schedules.delete_schedule, name, actor=page_request.caller.actor)
     return Done(f"The schedule {name} is deleted. Its jobs stay.", page_request.url("schedules"))
 
 

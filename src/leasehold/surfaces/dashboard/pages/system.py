@@ -17,6 +17,7 @@ from leasehold.domain.checks.ids import checked_id
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 from leasehold.domain.records import Finding
+from leasehold.operations import audit, tenants
 from leasehold.operations.local import reads_within
 from leasehold.surfaces.dashboard.page import Page
 from leasehold.surfaces.dashboard.page_request import LIVE, PageRequest
@@ -213,7 +214,7 @@ def _tenants(page_request: PageRequest) -> list[Any]:
     access = page_request.caller.access
     if not access.tenants:
         return []
-    rows = page_request.caller.app.__internals__.operations.list_tenants()
+    rows = page_request.caller.app.__internals__.operations.call(tenants.list_tenants)
     return [row for row in rows if access.may_use_tenant(row.name)][:MOST_TENANTS]
 
 
@@ -225,7 +226,7 @@ def _audit(page_request: PageRequest) -> dict[str, Any] | None:
     requested = {name: query.get(name, "").strip() for name in AUDIT_FILTERS}
     cursor = query.get("cursor") or None
     wanted = {name: value or None for name, value in requested.items()}
-    page = page_request.operations.list_audit(**wanted, limit=ROWS, cursor=cursor)
+    page = page_request.operations.call(audit.list_audit, **wanted, limit=ROWS, cursor=cursor)
     return {
         "entries": [_entry(row) for row in page.entries],
         "next": page.next,

@@ -9,6 +9,7 @@ from leasehold.domain.checks.times import seconds
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import DEFAULT_LEASE
 from leasehold.domain.records import ExecutionRow, LeaseRow, WorkerCard
+from leasehold.operations import workers
 from leasehold.surfaces.dashboard.page import Action, Page
 from leasehold.surfaces.dashboard.page_request import PageRequest
 from leasehold.surfaces.dashboard.render import Badge, mark
@@ -35,8 +36,9 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     cursor = page_request.request.query_params.get("cursor") or None
     limited = bool(page_request.caller.access.queues)
     cards = [] if limited else page_request.caller.workers()
-    page = operations.list_leases(worker, ROWS, cursor)
-    executions = page_request.caller.visible_rows(operations.list_executions(MOST_EXECUTIONS))
+    page = operations.call(workers.list_leases, worker, ROWS, cursor)
+    running = operations.call(workers.list_executions, MOST_EXECUTIONS)
+    executions = page_request.caller.visible_rows(running)
     now = operations.now()
     return {
         "now": now,
