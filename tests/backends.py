@@ -43,7 +43,7 @@ TABLES = (
     "question",
     "step",
     "checkpoint",
-    "event",
+    "job_update",
     "stream",
     "log_tail",
     "spending",

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 STATE_VARIABLE = "XDG_STATE_HOME"
 """The folder for programs' state, by default `~/.local/state`. On PostgreSQL the folder for running commands is in
 it."""
-BY_HAND = 0.0
+UNKNOWN_SWEEP_INTERVAL = 0.0
 """Seconds between two sweeps: 0, because the time of the next call is unknown."""
 
 AnyTask = Task[..., ..., Any, Job[Any]]
@@ -300,7 +300,7 @@ class Internals:
     def sweep(self, wait: float | None) -> list[Reaped]:
         with self._sweeping:
             if self._reaper is None:
-                self._reaper = Reaper(self.store, BY_HAND)
+                self._reaper = Reaper(self.store, UNKNOWN_SWEEP_INTERVAL)
             return self._reaper.sweep_now(wait)
 
     # -- the store -------------------------------------------------------------------------------------------------

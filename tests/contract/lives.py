@@ -46,7 +46,7 @@ def run(store: JobStore, worker: str = OWNER, **fields: Any) -> Grant:
 def run_external(store: JobStore, worker: str = OWNER, site: str = SITE, **fields: Any) -> Grant:
     """A running job whose execution has been placed and started."""
     grant = run(store, worker, **fields)
-    assert store.place_execution(grant.id, grant.token, site, f"run-{grant.id}-{grant.attempt}")
+    assert store.record_site(grant.id, grant.token, site, f"run-{grant.id}-{grant.attempt}")
     assert store.mark_started(grant.id, grant.token)
     return grant
 

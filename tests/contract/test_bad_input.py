@@ -246,7 +246,7 @@ def test_an_id_that_names_no_job_is_not_found_by_the_other_verbs_either(store):
     assert store.history(missing) == []
     assert store.questions(missing) == []
     assert store.renew({missing: 1}) == []
-    assert not store.place_execution(missing, 1, "s", "n")
+    assert not store.record_site(missing, 1, "s", "n")
     assert is_fenced(store, run(store)._replace(id=missing), Success())
 
 
@@ -296,7 +296,7 @@ def test_hostile_names_are_names_and_nothing_else(store):
     assert store.claim(hostile, [hostile], 1) == []
     assert store.resume_scope("task", hostile)
     (grant,) = store.claim(hostile, [hostile], 1, tasks=[hostile])
-    assert [held.id for held in store.find_held(hostile)] == [job.id]
+    assert [held.id for held in store.find_leases_of(hostile)] == [job.id]
     assert end(store, grant, Failure(hostile, final=True)).error == hostile
 
 

@@ -93,7 +93,7 @@ def test_time_left_crosses_as_seconds_and_without_a_deadline_not_at_all(store, c
     first, second = store.claim(OWNER, ["default"], 2)
     assert (first.seconds_left, second.seconds_left) == (40.0, None)
     clock.advance(15)
-    assert [grant.seconds_left for grant in store.find_held(OWNER)] == [25.0, None]
+    assert [grant.seconds_left for grant in store.find_leases_of(OWNER)] == [25.0, None]
 
 
 def test_a_retry_past_the_deadline_is_not_run_and_keeps_what_its_runs_have_told(store, clock):
@@ -185,7 +185,7 @@ def test_whoever_holds_what_came_too_late_may_end_it(store, clock, backend, monk
     doomed = backend.open(clock)
     monkeypatch.setattr(doomed, "_in_time", lambda grants: grants)
     doomed.claim("doomed", ["default"], 1)
-    (held,) = store.find_held("doomed")
+    (held,) = store.find_leases_of("doomed")
     assert held.seconds_left == 0.0
     assert store.settle([Ending(held.id, held.token, Expired())]).accepted == [job.id]
     assert store.get(job.id).state is State.CANCELLED

@@ -31,7 +31,7 @@ def test_executions_are_listed_with_who_watches_them_the_oldest_first(store, clo
 
 def test_a_placed_execution_that_nobody_has_started_is_listed_as_such(store):
     grant = run(store, policy=ADOPT)
-    store.place_execution(grant.id, grant.token, SITE, "run-1")
+    store.record_site(grant.id, grant.token, SITE, "run-1")
     (row,) = store.list_executions()
     assert (row.name, row.started_at) == ("run-1", None)
 

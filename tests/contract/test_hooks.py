@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain.budgets import Spend
-from leasehold.domain.hooks import EVENTS, Delivery, Happened, Listener
+from leasehold.domain.hooks import EVENTS, Delivery, Listener, PendingNotification
 from leasehold.domain.job import PLAIN, TIED
 from leasehold.domain.outcome import (
     Breached,
@@ -287,7 +287,7 @@ def test_a_budget_is_told_of_when_it_is_passed_and_after_a_top_up_again(store: J
 def test_what_a_worker_tells_reaches_who_listens(store: JobStore):
     listen(store, "stalled")
     store.notify_listeners(
-        [Happened("stalled", new_id(), "work", "default", 1, None, "silent", {"seconds": 3})]
+        [PendingNotification("stalled", new_id(), "work", "default", 1, None, "silent", {"seconds": 3})]
     )
     assert [one.event.data for one in received(store)] == [{"seconds": 3}]
 

@@ -49,7 +49,7 @@ def _fill(store: JobStore, count: int, lane: str = "lane", **fields: Any) -> lis
 def _succeed(store: JobStore) -> str:
     """Claim the lane's next and let it succeed."""
     (job_id,) = claim_until_found(store, limit=1)
-    (grant,) = [grant for grant in store.find_held(OWNER) if grant.id == job_id]
+    (grant,) = [grant for grant in store.find_leases_of(OWNER) if grant.id == job_id]
     end(store, grant, Success())
     return job_id
 
@@ -222,7 +222,7 @@ def _ask(store: JobStore, clock: ManualClock, job_id: str) -> None:
 
 def _orphan(store: JobStore, clock: ManualClock, job_id: str) -> None:
     grant = claim_one(store)
-    store.place_execution(grant.id, grant.token, SITE, "run")
+    store.record_site(grant.id, grant.token, SITE, "run")
     end(store, grant, Detached())
 
 
@@ -667,7 +667,7 @@ class Walk:
                         self.store.cancel(job.id)
                     case State.RUNNING if job.worker is None:
                         self.store.adopt(OWNER, [SITE])
-            grants = self.store.find_held(OWNER)
+            grants = self.store.find_leases_of(OWNER)
             self.store.settle([Ending(grant.id, grant.token, Success()) for grant in grants])
             if not self.store.claim(OWNER, ["default"], 10):
                 self.clock.advance(10)
@@ -698,11 +698,11 @@ class Walk:
         grants = self.store.claim(OWNER, ["default"], self.chance.choice([1, 3]))
         for grant in grants:
             if self.chance.random() < 0.4:
-                self.store.place_execution(grant.id, grant.token, SITE, "run")
+                self.store.record_site(grant.id, grant.token, SITE, "run")
         self.reported.append(f"claim {len(grants)}")
 
     def _settle(self) -> None:
-        if held := self.store.find_held(OWNER):
+        if held := self.store.find_leases_of(OWNER):
             grant = self.chance.choice(held)
             outcomes: list[Outcome] = [
                 *[Success()] * 5,

@@ -117,7 +117,7 @@ def test_a_lost_lease_frees_its_units_only_when_it_is_reaped(store, clock):
 def test_an_orphan_keeps_its_units(store, clock):
     store.set_slot("browser", 1)
     first = run(store, slots=B1)
-    assert store.place_execution(first.id, first.token, "machine-1", "run-1")
+    assert store.record_site(first.id, first.token, "machine-1", "run-1")
     assert store.mark_started(first.id, first.token)
     assert end(store, first, Detached("drained")).orphan
     put(store, slots=B1)
@@ -228,7 +228,7 @@ def test_a_lane_goes_from_a_plain_job_to_a_limited_one_and_back(store):
 
 
 def granted_as(store, job_id: str):
-    (grant,) = [grant for grant in store.find_held(OWNER) if grant.id == job_id]
+    (grant,) = [grant for grant in store.find_leases_of(OWNER) if grant.id == job_id]
     return grant
 
 
@@ -550,7 +550,7 @@ def test_an_orphan_keeps_what_its_run_acquired(store):
     store.set_slot("browser", 1)
     grant = run(store)
     assert store.acquire(grant.id, grant.token, "browser").granted
-    assert store.place_execution(grant.id, grant.token, "machine-1", "run-1")
+    assert store.record_site(grant.id, grant.token, "machine-1", "run-1")
     assert store.mark_started(grant.id, grant.token)
     assert end(store, grant, Detached("drained")).orphan
     assert used(store) == 1

@@ -58,6 +58,6 @@ def mark(store: JobStore, job_id: str) -> str:
 
 def notify(store: JobStore, grant, place: int, task: str = "word", data: str = "1") -> None:
     assert (
-        store.write_events([RunNotes(grant.id, grant.token, grant.attempt, (Note(place, task, data),))]).lost
+        store.write_updates([RunNotes(grant.id, grant.token, grant.attempt, (Note(place, task, data),))]).lost
         == []
     )

@@ -205,7 +205,7 @@ def test_a_pruned_job_leaves_no_row_behind(store, clock, backend):
     assert store.acquire(grant.id, grant.token, "s").granted
     assert store.save_steps(grant.id, grant.token, {"a": "1"}, state="2")
     notes = (Note(1, "item", "1", key="k"), Note(2, "log", text="said"))
-    assert store.write_events([RunNotes(grant.id, grant.token, grant.attempt, notes)]).lost == []
+    assert store.write_updates([RunNotes(grant.id, grant.token, grant.attempt, notes)]).lost == []
     store.spend(grant.id, grant.token, grant.attempt, [Spend("k", "usd", 1)])
     end(store, grant, QuestionAsked("q", "May I?"))
     store.answer(grant.id, "q", "true")

@@ -369,7 +369,7 @@ def test_of_a_run_that_ended_before_it_is_adopted_the_adopter_collects_too(race,
 def test_a_claim_that_commits_after_the_drain_signal_is_handed_back_and_keeps_its_place(race, clock, lane):
     first, _ = put(race.one, lane=lane), put(race.one, lane=lane)
     claimed, held = race.run(
-        first.id, lambda: race.one.claim("w1", ["default"], 1), lambda: race.two.find_held("w1")
+        first.id, lambda: race.one.claim("w1", ["default"], 1), lambda: race.two.find_leases_of("w1")
     )
     assert held == [], "the drain does not see it yet"
     clock.advance(5)

@@ -418,14 +418,14 @@ def test_an_external_run_of_a_task_that_retries_is_not_left_as_an_orphan(store, 
 
 def test_an_execution_is_placed_and_marked_under_the_lease_only(store, clock):
     grant = run(store)
-    assert store.place_execution(grant.id, grant.token, SITE, "run-1")
+    assert store.record_site(grant.id, grant.token, SITE, "run-1")
     job = store.get(grant.id)
     assert (job.execution_site, job.execution_name, job.execution_started_at) == (SITE, "run-1", None)
     clock.advance(1)
     assert store.mark_started(grant.id, grant.token)
     assert store.get(grant.id).execution_started_at == clock.now()
     end(store, grant, HandedBack())
-    assert not store.place_execution(grant.id, grant.token, SITE, "run-2")
+    assert not store.record_site(grant.id, grant.token, SITE, "run-2")
     assert not store.mark_started(grant.id, grant.token)
     job = store.get(grant.id)
     assert (job.execution_site, job.execution_name, job.execution_started_at) == (None, None, None)
@@ -435,7 +435,7 @@ def test_a_late_placement_of_a_worker_that_was_reaped_is_refused(store, clock):
     grant = run(store)
     lose(store, clock, grant)
     claim_one(store, "worker-2")
-    assert not store.place_execution(grant.id, grant.token, SITE, "run-1")
+    assert not store.record_site(grant.id, grant.token, SITE, "run-1")
     assert not store.mark_started(grant.id, grant.token)
 
 

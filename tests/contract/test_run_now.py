@@ -108,7 +108,7 @@ def test_an_orphan_keeps_its_place_because_its_execution_may_live(store, clock):
 
 def test_an_execution_keeps_its_place_when_its_lease_runs_out_until_it_is_adopted_and_has_ended(store, clock):
     grant = start(store, policy=Policy(on_lost="adopt", queueing=False, max_attempts=1))
-    assert store.place_execution(grant.id, grant.token, SITE, "run-1")
+    assert store.record_site(grant.id, grant.token, SITE, "run-1")
     clock.advance(1000)
     assert [holder.job_id for holder in full(store).holders] == [grant.id]
     assert lose(store, clock, grant).orphan

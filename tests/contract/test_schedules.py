@@ -317,7 +317,7 @@ def test_jobs_of_ticks_are_pruned_like_others_and_the_next_tick_does_not_miss_th
 def test_a_job_made_by_hand_counts_as_the_last_one(store, clock):
     declare(store, overlap="skip")
     job = put(store)
-    store.note_run("hourly", job.id)
+    store.record_manual_job("hourly", job.id)
     before = row(store).next_at
     assert row(store).last_job == job.id
     assert fire(store, tick(store, clock)).overlapped is True

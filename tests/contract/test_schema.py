@@ -265,7 +265,7 @@ def test_a_file_with_tables_of_the_same_names_keeps_them(tmp_path):
     names = (
         "jobs",
         "job",
-        "event",
+        "job_update",
         "tag",
         "step",
         "worker",

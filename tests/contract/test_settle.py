@@ -115,7 +115,7 @@ def test_every_cell_of_the_table_ends_as_written(store, clock, line, flag):
     follower = put(store, lane="lane")
     grant = claim_one(store)
     if cell.external:
-        assert store.place_execution(grant.id, grant.token, SITE, "run-1")
+        assert store.record_site(grant.id, grant.token, SITE, "run-1")
         assert store.mark_started(grant.id, grant.token)
     if flag != "none":
         assert getattr(store, flag)(grant.id, "operator", "as asked").stop_requested == flag
@@ -513,10 +513,10 @@ def test_after_a_lost_reply_a_worker_finds_the_leases_it_holds(store, clock):
     run(store, worker="worker-2")
     end(store, run(store), Success())
     orphan(store, clock)
-    held = store.find_held(OWNER)
+    held = store.find_leases_of(OWNER)
     assert [grant.id for grant in held] == mine
     assert all(isinstance(grant, Grant) and grant.token == 1 and grant.attempt == 1 for grant in held)
-    assert store.find_held("nobody") == []
+    assert store.find_leases_of("nobody") == []
 
 
 def test_what_is_found_held_is_what_was_granted(store):
@@ -532,7 +532,7 @@ def test_what_is_found_held_is_what_was_granted(store):
     )
     grant = claim_one(store)
     # How long it had waited is not kept.
-    assert store.find_held(OWNER) == [grant._replace(waited=None)]
+    assert store.find_leases_of(OWNER) == [grant._replace(waited=None)]
 
 
 # -- groups ------------------------------------------------------------------------------------------------------------

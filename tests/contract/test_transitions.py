@@ -289,7 +289,7 @@ def test_tokens_that_the_running_job_does_not_carry_renew_and_settle_nothing(sto
         assert store.renew({grant.id: token}) == []
         assert store.settle([Ending(grant.id, token, Success())]).fenced == [grant.id]
         assert store.settle([Ending(grant.id, token, Failure("x"))]).fenced == [grant.id]
-        assert not store.place_execution(grant.id, token, SITE, "name")
+        assert not store.record_site(grant.id, token, SITE, "name")
         assert not store.mark_started(grant.id, token)
     assert _unchanged(store, job, 0)
 

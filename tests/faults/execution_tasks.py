@@ -128,7 +128,7 @@ def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
             to_spec=kind.to_spec,
             name=name,
             lease=lease,
-            retry=Retry(max_crashes=100, backoff=0.1),
+            retry=Retry(max_crashes=100, backoff=0.1, max_delay=1),
             stop_grace=2.0,
         )
         def run(label: str, seconds: float = 0.0, gate: str | None = None) -> Any:

@@ -16,7 +16,7 @@ from tests.faults.tasks import reported
 
 def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
     log = SideLog(folder / "side.log")
-    common = {"lease": lease, "retry": Retry(max_crashes=100, backoff=0.1)}
+    common = {"lease": lease, "retry": Retry(max_crashes=100, backoff=0.1, max_delay=1)}
 
     @app.task(**common)
     async def child(ctx: Context, parent: str, name: str, seconds: float) -> str:

@@ -22,7 +22,7 @@ def reported(ctx: Context | SyncContext) -> str:
 def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
     """`lease` is short, so that recovery is quick; crashes are what the tests are about, so many are forgiven."""
     log = SideLog(folder / "side.log")
-    common = {"lease": lease, "retry": Retry(max_crashes=100, backoff=0.1)}
+    common = {"lease": lease, "retry": Retry(max_crashes=100, backoff=0.1, max_delay=1)}
 
     def gate(name: str) -> Path:
         return folder / f"gate-{name}"

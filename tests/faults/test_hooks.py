@@ -11,7 +11,7 @@ import pytest
 
 from leasehold import Leasehold
 from leasehold.domain.budgets import Spend
-from leasehold.domain.hooks import EVENTS, Happened
+from leasehold.domain.hooks import EVENTS, PendingNotification
 from leasehold.domain.job import TIED
 from leasehold.domain.outcome import DeadlinePassed, Failure, QuestionAsked, Stopped, Success
 from leasehold.domain.policy import Policy
@@ -41,7 +41,9 @@ def _spend(store: JobStore, _: ManualClock) -> None:
 
 
 def _stall(store: JobStore, _: ManualClock) -> None:
-    store.notify_listeners([Happened("stalled", new_id(), "work", "default", 1, None, "silent", {})])
+    store.notify_listeners(
+        [PendingNotification("stalled", new_id(), "work", "default", 1, None, "silent", {})]
+    )
 
 
 DEEDS: dict[str, Callable[[JobStore, ManualClock], object]] = {

@@ -162,7 +162,7 @@ def test_events_whose_commit_was_never_answered_are_stored_once(place: Place, pr
         place.open_gate("go-1")
         assert proxy.dropped.wait(20)
         place.wait_for_state(job.id, "succeeded")
-        stored = place.query("SELECT seq FROM leasehold.event")
+        stored = place.query("SELECT seq FROM leasehold.job_update")
         assert len(stored) == 40, "the first try had arrived"
         found = [event for event in place.app.get(job.id).watch(timeout=0) if event.kind == "item"]
         assert [(event.seq, event.data) for event in found] == [(n + 1, n) for n in range(40)]

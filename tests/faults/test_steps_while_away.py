@@ -61,7 +61,7 @@ def test_what_was_computed_while_the_database_was_away_is_stored_when_it_is_back
                 await asyncio.to_thread(server.stop, "immediate")
                 away.set()
                 # It has noticed: somebody has asked in vain.
-                await until(lambda: worker.settler.in_trouble or worker._intake.in_trouble, 60)
+                await until(lambda: worker.settler.in_trouble or worker._claimer.in_trouble, 60)
                 await asyncio.to_thread(server.start)
                 await until(lambda: has_succeeded(job), 60)
                 assert job.result(timeout=0) == "precious"

@@ -112,7 +112,7 @@ def test_a_watcher_that_reconnects_misses_no_event_and_sees_none_twice(
 
     items = [line for line in lines if line["task"] == "item"]
     assert [line["data"] for line in items] == list(range(ITEMS))
-    stored = place.query("SELECT seq FROM leasehold.event WHERE kind = 'item' ORDER BY seq")
+    stored = place.query("SELECT seq FROM leasehold.job_update WHERE kind = 'item' ORDER BY seq")
     assert [line["seq"] for line in items] == [seq for (seq,) in stored]
     reported = [line["seq"] for line in lines if line["task"] != "state"]
     assert all(one < other for one, other in itertools.pairwise(reported)), "in order, and none twice"

@@ -227,7 +227,7 @@ def test_a_stop_that_was_asked_of_a_running_job_is_told(store: JobStore):
 def test_an_orphan_is_told_from_a_running_job(store: JobStore):
     job = put(store)
     grant = claim(store, job)
-    assert store.place_execution(grant.id, grant.token, "machine-1", "run-1")
+    assert store.record_site(grant.id, grant.token, "machine-1", "run-1")
     end(store, grant, Detached())
     hold, _ = explain(store, job.id)
     assert hold.cause == "orphan"
@@ -362,7 +362,7 @@ def test_a_group_on_hold_is_named_with_who_holds_it(store: JobStore):
 def test_an_orphan_whose_site_nobody_serves_says_so(store: JobStore):
     job = put(store)
     grant = claim(store, job)
-    store.place_execution(job.id, grant.token, "docker:a", "run-1")
+    store.record_site(job.id, grant.token, "docker:a", "run-1")
     end(store, grant, Detached())
     assert causes(store, job) == ["orphan", "no_site"]
     store.beat_worker(WorkerCard("host:8:dd", ("default",), ("work",), ("docker:a",)))

@@ -312,7 +312,7 @@ def test_without_a_version_the_wait_is_for_the_next_change(app: Leasehold):
 def notify(store: JobStore, grant: Grant, place: int, task: str, data: str, times: int = 1) -> None:
     """As a worker writes what a handler has told."""
     notes = tuple(Note(place + n, task, data) for n in range(times))
-    store.write_events([RunNotes(grant.id, grant.token, grant.attempt, notes)])
+    store.write_updates([RunNotes(grant.id, grant.token, grant.attempt, notes)])
 
 
 def test_a_partial_status_tells_how_far_the_runs_are_and_what_they_have_emitted(app: Leasehold):

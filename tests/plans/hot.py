@@ -156,19 +156,19 @@ def _hold(store: JobStore, work: Work) -> None:
     assert len(store.renew(leases)) == BATCH
     assert store.renew(dict.fromkeys(leases, 7)) == []
     assert store.read_flags({job_id: (seq, 1) for job_id, seq in work.running}) == {}
-    assert len(store.find_held(OWNER)) == 2 * BATCH
+    assert len(store.find_leases_of(OWNER)) == 2 * BATCH
     assert set(store.read_settlements(leases, OWNER).values()) == {"mine"}
 
 
 def _report(store: JobStore, work: Work) -> None:
     job_id = work.running[0][0]
-    assert store.place_execution(job_id, 1, SITE, "run")
+    assert store.record_site(job_id, 1, SITE, "run")
     store.mark_started(job_id, 1)
     assert store.save_steps(job_id, 1, {f"step-{n}": "1" for n in range(BATCH)}, "{}")
     assert store.acquire(job_id, 1, "gpu").granted
     store.release_slot(job_id, 1, "gpu")
     notes = (Note(1, "item", "1", "key"), Note(2, "progress", "1"), Note(3, "log", text="line\n"))
-    store.write_events([RunNotes(running, 1, 1, notes) for running, _ in work.running])
+    store.write_updates([RunNotes(running, 1, 1, notes) for running, _ in work.running])
 
 
 def _settle(store: JobStore, work: Work) -> None:

@@ -30,7 +30,7 @@ def calls(ids: list[str]) -> list[Call]:
     return [
         Call("read_question", {"id": ids[5], "key": "key-3"}),
         Call("list_questions", {"id": ids[5]}),
-        Call("find_overdue", {"limit": 500}),
+        Call("find_passed_limits", {"limit": 500}),
         Call("close_expired_questions", {"ids": ids[-3:]}),
         Call("close_questions", {"ids": ids[:3]}),
         Call("find_spender", {"id": ids[5]}),

@@ -23,7 +23,7 @@ ROWS = 2000
 STEPS = 60_000
 MOST = 1000
 """Rows of a table that is read whole by right."""
-TABLES = ("event", "stream", "log_tail")
+TABLES = ("job_update", "stream", "log_tail")
 
 
 def calls(ids: list[str]) -> list[Call]:
@@ -36,7 +36,7 @@ def calls(ids: list[str]) -> list[Call]:
         Call("read_streams", {"ids": ids[:5]}),
         Call("find_keys", {"keys": Records(keys)}),
         Call("drop_progress", {"ids": ids[:5]}),
-        Call("insert_events", {"events": Records(new)}),
+        Call("insert_updates", {"updates": Records(new)}),
         Call("read_stream", {"id": ids[3], "since": 0, "limit": PAGE}),
         Call("read_stream", {"id": ids[3], "since": EVENTS - 3, "limit": PAGE}),
         Call("read_progress", {"id": ids[3]}),
@@ -65,7 +65,7 @@ def fill(scene: Any, ids: list[str]) -> None:
                 }
                 for n in range(EVENTS)
             ]
-            session.run("insert_events", events=Records(events))
+            session.run("insert_updates", events=Records(events))
             session.run(
                 "append_logs", logs=Records([{"job_id": job_id, "attempt": 1, "text": "x", "cut": 0}]), cap=10
             )

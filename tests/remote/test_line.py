@@ -155,7 +155,7 @@ def test_what_is_no_leasehold_says_so():
 # -- streams -------------------------------------------------------------------------------------------------------
 def notify(app: Leasehold, grant, place: int) -> None:
     note = Note(place, "word", str(place))
-    app.__internals__.store.write_events([RunNotes(grant.id, grant.token, grant.attempt, (note,))])
+    app.__internals__.store.write_updates([RunNotes(grant.id, grant.token, grant.attempt, (note,))])
 
 
 STRANGE = {

@@ -210,7 +210,7 @@ def test_a_watcher_sees_everything_in_order(app: Leasehold, api: Handle):
         Note(1, "progress", '{"done": 1, "total": 2, "note": "half"}'),
         Note(2, "word", '"hello"', key="k"),
     )
-    app.__internals__.store.write_events([RunNotes(grant.id, grant.token, grant.attempt, notes)])
+    app.__internals__.store.write_updates([RunNotes(grant.id, grant.token, grant.attempt, notes)])
     assert str(job.progress()) == "1 of 2: half"
     app.__internals__.store.settle([Ending(grant.id, grant.token, Success("2"))])
     events = list(job.watch(timeout=30))

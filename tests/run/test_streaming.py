@@ -285,7 +285,7 @@ def test_progress_is_written_at_most_twice_a_second_and_the_last_one_counts(app,
     assert (progress.done, progress.total, progress.note) == (150, 150, "step 150")
     ((writes,),) = backend.query("SELECT last_seq FROM leasehold.stream")
     assert 2 <= writes <= took[0] / state.PROGRESS_EVERY + 2
-    assert backend.query("SELECT count(*) FROM leasehold.event") == [(1,)]
+    assert backend.query("SELECT count(*) FROM leasehold.job_update") == [(1,)]
 
 
 def test_progress_that_comes_while_the_last_is_being_written_waits_its_turn():

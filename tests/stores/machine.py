@@ -50,7 +50,7 @@ VERBS = (
         "claim",
         "claim_by_id",
         "renew",
-        "place_execution",
+        "record_site",
         "mark_started",
         "settle",
         "sight_missed",
@@ -58,7 +58,7 @@ VERBS = (
     *(
         "reap",
         "adopt",
-        "find_held",
+        "find_leases_of",
         "read_settlements",
         "cancel",
         "pause",
@@ -233,9 +233,9 @@ class StoreMachine(RuleBasedStateMachine):
         self.do("renew", dict(_pick(self.tokens, pick) for pick in picks))
 
     @step(1, has_tokens, pick=of.PICK, site=sampled_from(of.SITES))
-    def place_execution(self, pick: int, site: str) -> None:
+    def record_site(self, pick: int, site: str) -> None:
         job_id, token = _pick(self.tokens, pick)
-        self.do("place_execution", job_id, token, site, f"run-{token}")
+        self.do("record_site", job_id, token, site, f"run-{token}")
 
     @step(1, has_tokens, pick=of.PICK)
     def mark_started(self, pick: int) -> None:
@@ -244,7 +244,7 @@ class StoreMachine(RuleBasedStateMachine):
     @step(7, has_leases, pick=of.PICK, site=sampled_from(of.SITES))
     def run_outside(self, pick: int, site: str) -> None:
         job_id, token = _pick(self.held(), pick)
-        self.do("place_execution", job_id, token, site, f"run-{token}")
+        self.do("record_site", job_id, token, site, f"run-{token}")
         self.do("mark_started", job_id, token)
 
     @step(4, has_tokens, pick=of.PICK, outcome=of.OUTCOME)
@@ -371,7 +371,7 @@ class StoreMachine(RuleBasedStateMachine):
         requested = {"lane": lane, "group": group}
         self.do("list_jobs", **{name: value for name, value in requested.items() if value is not None})
         self.do("count")
-        self.do("find_held", worker)
+        self.do("find_leases_of", worker)
 
     @step(1, age=sampled_from([0.0, 5.0]), limit=integers(1, 3))
     def prune(self, age: float, limit: int) -> None:

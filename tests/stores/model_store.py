@@ -287,7 +287,7 @@ class ModelStore(ModelBase):
             job.lease_expires_at = self.clock.now() + timedelta(seconds=job.lease_seconds)
         return tuple((job.id, job.stop_requested) for job in held)
 
-    def place_execution(self, job_id: str, token: int, site: str, name: str) -> Answer:
+    def record_site(self, job_id: str, token: int, site: str, name: str) -> Answer:
         if job := self.mine(job_id, token):
             job.execution_site, job.execution_name, job.execution_started_at = site, name, None
         return job is not None
@@ -386,7 +386,7 @@ class ModelStore(ModelBase):
             self._lease(job, worker)
         return tuple(job.grant() for job in orphans)
 
-    def find_held(self, worker: str) -> Answer:
+    def find_leases_of(self, worker: str) -> Answer:
         return tuple(job.grant() for job in self._by_seq() if job.worker == worker)
 
     def _by_seq(self) -> list[ModelJob]:

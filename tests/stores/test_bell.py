@@ -40,7 +40,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> StandingClock:
 
 
 def payers() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "leasehold bell"]
+    return [thread for thread in threading.enumerate() if thread.name == "leasehold notify"]
 
 
 def wait_for_payers() -> None:
@@ -67,9 +67,9 @@ def test_whoever_takes_the_turn_rings_for_those_who_are_owed(
     monkeypatch.setattr(wakeups, "NOTIFY_SILENCE", 0.0)
     rings = Rings()
     throttle = NotifyThrottle(rings)
-    assert throttle.due()
+    assert throttle.take_turn()
     throttle.defer()
-    assert throttle.due()  # by another, in a commit of his own
+    assert throttle.take_turn()  # by another, in a commit of his own
     wait_for_payers()
     assert not rings.count.acquire(blocking=False)
 
@@ -77,7 +77,7 @@ def test_whoever_takes_the_turn_rings_for_those_who_are_owed(
 def test_a_turn_that_was_taken_and_not_used_is_given_back():
     rings = Rings()
     throttle = NotifyThrottle(rings)
-    assert throttle.due()
+    assert throttle.take_turn()
     throttle.defer()
     assert rings.receive()
 

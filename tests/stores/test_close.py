@@ -101,7 +101,7 @@ def test_closing_inside_a_transaction_waits_for_nobody(tmp_path: Path) -> None:
 def test_a_forked_child_does_not_call_into_its_parents_loop() -> None:
     called: list[int] = []
     listener = listen_here("a store of this test")
-    listener.call(lambda hint: called.append(os.getpid()))
+    listener.subscribe(lambda hint: called.append(os.getpid()))
 
     def notify_workers() -> None:
         notify_here("a store of this test")

@@ -34,7 +34,7 @@ def test_one_claim_brings_the_head_whatever_the_ranks_in_its_lane(
 ) -> None:
     first, second = (put(store, lane="a", priority=rank) for rank in ranks)
     assert claim(store) == [first.id]
-    (held,) = store.find_held("w")
+    (held,) = store.find_leases_of("w")
     store.settle([Ending(held.id, held.token, Success())])
     assert claim(store) == [second.id]
 

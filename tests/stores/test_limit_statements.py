@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from leasehold.domain.outcome import Success
-from leasehold.stores.postgres.claim import LOOKS_LAST
+from leasehold.stores.postgres.claim import LOOK_FIRST_SECONDS
 from leasehold.stores.postgres.database import PostgresSession
 from leasehold.stores.results import Ending
 from leasehold.stores.sqlite.database import SqliteSession
@@ -87,7 +87,7 @@ def test_an_idle_worker_looks_and_takes_in_one_statement_until_it_meets_more_tha
     put(store, queue="idle-life", lane="a")
     assert statements()[:3] == ["claim_idle", "find_due_groups", "claim_lanes"]
     assert "claim_idle" not in statements()
-    clock.advance(LOOKS_LAST)
+    clock.advance(LOOK_FIRST_SECONDS)
     assert statements() == ["claim_idle"]
 
 

@@ -158,7 +158,7 @@ def test_what_runs_tell_does_not_wait_for_a_locked_job(
     notes = [RunNotes(g.id, g.token, g.attempt, (Note(1, "item", "1"),)) for g in (locked, *others)]
     with psycopg.connect(postgres_url) as held:
         _lock(held, backend, table, key, locked.seq)
-        reported = store.write_events(
+        reported = store.write_updates(
             [*notes, RunNotes(locked.id, locked.token - 1, 1, (Note(1, "item", "1"),))]
         )
         assert (reported.locked, reported.lost) == (
@@ -166,7 +166,7 @@ def test_what_runs_tell_does_not_wait_for_a_locked_job(
             [(locked.id, locked.token - 1)],
         )
     assert [len(store.read_stream(g.id).updates) for g in (locked, *others)] == [0, 1, 1]
-    assert store.write_events(notes).locked == []
+    assert store.write_updates(notes).locked == []
     assert [len(store.read_stream(g.id).updates) for g in (locked, *others)] == [1, 1, 1]
     backend.close_opened()
 

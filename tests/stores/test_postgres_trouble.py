@@ -275,8 +275,8 @@ def test_a_worker_without_rights_says_so_once_and_is_not_well(
             seen = None
             while failures < 3:
                 assert time.monotonic() < deadline
-                if worker._intake.trouble is not seen:
-                    seen, failures = worker._intake.trouble, failures + 1
+                if worker._claimer.trouble is not seen:
+                    seen, failures = worker._claimer.trouble, failures + 1
                 await asyncio.sleep(0.01)
             assert not worker.health().ok
             assert "permission denied" in worker.health().problems[0]
@@ -312,7 +312,7 @@ def test_who_listens_goes_on_after_an_error_of_the_one_it_calls(scratch: tuple[s
     _, url = scratch
     wakeups = PostgresWakeups(url, {"trouble": "a store of this test"})
     with closing(wakeups), psycopg.connect(url, autocommit=True) as connection:
-        wakeups.call(call)
+        wakeups.subscribe(call)
         assert received.get(timeout=20) == ANYTHING
         connection.execute("NOTIFY trouble")
         assert received.get(timeout=20) == ANYTHING, (

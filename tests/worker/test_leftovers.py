@@ -29,7 +29,7 @@ def leftovers(store, runner):
 def begin(store, runner, argv):
     grant = run(store, policy=Policy(on_lost="adopt"))
     name = name_of(grant)
-    assert store.place_execution(grant.id, grant.token, runner.site, name)
+    assert store.record_site(grant.id, grant.token, runner.site, name)
     runner.ensure_started(name, grant.token, Command(argv))
     return grant, name
 

@@ -19,7 +19,7 @@ from leasehold.errors import DatabaseUnreachable, InvalidInput
 from leasehold.testing import ManualClock
 from leasehold.types import Notification, NotRun, RunResult
 from leasehold.worker import embedded
-from leasehold.worker.embedded import Looks
+from leasehold.worker.embedded import FirstSightings
 from tests.backends import new_id, new_job
 from tests.workers import until
 
@@ -203,7 +203,7 @@ def test_a_lease_whose_owner_died_is_taken_by_two_looks(app, backend, waits):
 
 def test_the_first_look_of_an_earlier_call_counts(backend):
     clock = ManualClock()
-    store, looks = backend.open(clock), Looks()
+    store, looks = backend.open(clock), FirstSightings()
     (job,) = store.enqueue([new_job()])
     store.claim_by_id(job.id, "dead")
     clock.advance(31)

@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from leasehold.runners import run_folder
+from leasehold.runners import execution_folder
 from tools.reference.source import constant_docs, docs_in, table
 
-SOURCE = Path(run_folder.__file__).parent.parent
+SOURCE = Path(execution_folder.__file__).parent.parent
 HEAD = """# Environment variables
 
 Every environment variable that Leasehold reads. What a program passes in code, or an option of a command, comes first.
@@ -26,8 +26,8 @@ READERS = ("os.environ.get", "os.getenv")
 
 def environment_page() -> str:
     given = [
-        (getattr(run_folder, name), text)
-        for name, text in constant_docs(run_folder).items()
+        (getattr(execution_folder, name), text)
+        for name, text in constant_docs(execution_folder).items()
         if name.endswith("_VARIABLE")
     ]
     lines = [HEAD, *_rows(sorted(variables().items())), "", GIVEN, *_rows(given)]

@@ -106,7 +106,9 @@ def __getattr__(name: str) -> object:
 @pass_script_info
 def _command(info: ScriptInfo, arguments: tuple[str, ...]) -> None:
     """Run a command of Leasehold with this app, such as worker or jobs."""
-    if arguments[:1] != ("dev",):  # the processes of `dev` load the app again, and may need the variable for that
+    if arguments[:1] != (
+        "dev",
+    ):  # the processes of `dev` load the app again, and may need the variable for that
         # The configuration names the database. A variable left over from elsewhere would override it.
         os.environ.pop("LEASEHOLD_URL", None)
     os.environ["LEASEHOLD_APP"] = f"{__name__}:app"

@@ -20,7 +20,7 @@ USUAL_LIMIT = 10_000
 LARGEST_LIMIT = 1_000_000
 
 RESUMABLE = (State.PAUSED, State.FAILED, State.TIMED_OUT)
-MEANT_FOR: dict[str, tuple[State, ...]] = {}
+BULK_STATES: dict[str, tuple[State, ...]] = {}
 """By verb, the states that a filter without states selects. Every verb declared with `bulk=` adds itself."""
 
 
@@ -108,8 +108,8 @@ class BulkRequest:
     id_prefix: str | None = None
 
     def __post_init__(self) -> None:
-        if self.verb not in MEANT_FOR:
-            known = ", ".join(MEANT_FOR)
+        if self.verb not in BULK_STATES:
+            known = ", ".join(BULK_STATES)
             raise InvalidInput("verb", f"{self.verb!r} is not a verb for many jobs", f"known: {known}")
         if self.filter == ALL and self.search is None and not self.everything:
             raise InvalidInput(
@@ -134,7 +134,7 @@ class BulkRequest:
     @property
     def found_by(self) -> Filter:
         """The filter; if it names no states, with the states that the verb applies to."""
-        return replace(self.filter, states=self.filter.states or MEANT_FOR[self.verb])
+        return replace(self.filter, states=self.filter.states or BULK_STATES[self.verb])
 
     @property
     def search(self) -> Search | None:

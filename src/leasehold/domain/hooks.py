@@ -73,7 +73,7 @@ class Notification:
 
 
 @frozen
-class Happened:
+class PendingNotification:
     """A notification to be written to the outbox."""
 
     event: str
@@ -95,7 +95,7 @@ class Listener:
     task: str = ""
     webhook: bool = False
 
-    def wants(self, happened: Happened) -> bool:
+    def wants(self, happened: PendingNotification) -> bool:
         return self.event == happened.event and self.task in ("", happened.task)
 
 
@@ -150,12 +150,12 @@ _BY_STATE = {
 }
 
 
-def happened_in(moves: Iterable[Move]) -> list[Happened]:
+def happened_in(moves: Iterable[Move]) -> list[PendingNotification]:
     """Return the notifications that these transitions cause."""
     return [one for move in moves if move.job.task != WEBHOOK_TASK for one in _happened(move)]
 
 
-def _happened(move: Move) -> Iterator[Happened]:
+def _happened(move: Move) -> Iterator[PendingNotification]:
     before, job = move.before, move.job
     if move.event in (LOST, ADOPTED):
         yield _of(move, move.event)
@@ -173,11 +173,11 @@ def _happened(move: Move) -> Iterator[Happened]:
             yield _requested(job, question)
 
 
-def _of(move: Move, event: str) -> Happened:
+def _of(move: Move, event: str) -> PendingNotification:
     job = move.job
     detail = move.detail or job.reason or (job.error if event != SUCCEEDED else None) or ""
     data: dict[str, Any] = {} if event == SUCCEEDED else _facts(move)
-    return Happened(event, job.id, job.task, job.queue, job.attempt, job.group, detail, data)
+    return PendingNotification(event, job.id, job.task, job.queue, job.attempt, job.group, detail, data)
 
 
 def _facts(move: Move) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def _facts(move: Move) -> dict[str, Any]:
     return facts
 
 
-def _requested(job: Job, question: QuestionAsked) -> Happened:
+def _requested(job: Job, question: QuestionAsked) -> PendingNotification:
     data = {
         "key": question.key,
         "text": question.text,
@@ -203,15 +203,19 @@ def _requested(job: Job, question: QuestionAsked) -> Happened:
         "secret": question.secret,
         "group": job.group,
     }
-    return Happened(QUESTION, job.id, job.task, job.queue, job.attempt, job.group, question.text, data)
+    return PendingNotification(
+        QUESTION, job.id, job.task, job.queue, job.attempt, job.group, question.text, data
+    )
 
 
-def group_is_done(name: str, version: int) -> Happened:
+def group_is_done(name: str, version: int) -> PendingNotification:
     detail = "no job of the group is left that could run"
-    return Happened(GROUP_DONE, None, "", "", 0, name, detail, {"version": version})
+    return PendingNotification(GROUP_DONE, None, "", "", 0, name, detail, {"version": version})
 
 
-def budget_is_exhausted(line: BudgetLine, job_id: str | None, task: str, group: str | None) -> Happened:
+def budget_is_exhausted(
+    line: BudgetLine, job_id: str | None, task: str, group: str | None
+) -> PendingNotification:
     """Build the notification. `version` only grows: a repeat has the same value, the next breach a higher one."""
     data = {
         "scope": line.scope,
@@ -221,7 +225,7 @@ def budget_is_exhausted(line: BudgetLine, job_id: str | None, task: str, group: 
         "spent": line.spent,
         "version": line.spent,
     }
-    return Happened(BUDGET_EXHAUSTED, job_id, task, "", 0, group, line.describe(), data)
+    return PendingNotification(BUDGET_EXHAUSTED, job_id, task, "", 0, group, line.describe(), data)
 
 
 # -- webhooks ----------------------------------------------------------------------------------------------------------

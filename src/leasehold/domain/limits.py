@@ -262,7 +262,7 @@ class PauseOptions(TypedDict, total=False):
     actor: str | None
 
 
-class ClosingArguments(TypedDict):
+class PauseArguments(TypedDict):
     for_: float | None
     until: datetime | None
     reason: str | None
@@ -292,6 +292,6 @@ class PauseWindow:
         object.__setattr__(self, "length", length)
 
     @property
-    def arguments(self) -> ClosingArguments:
+    def arguments(self) -> PauseArguments:
         """The keywords that the verbs take."""
         return {"for_": self.length, "until": self.until, "reason": self.reason, "actor": self.actor}

@@ -180,7 +180,7 @@ Whose = str | None
 """A tenant; None: the app's own store."""
 _Key = tuple[Whose, str, str, str]
 
-LONG = 5000
+MOST_SINGLE_TIMES = 5000
 """Most attempts whose times are kept one by one."""
 
 
@@ -202,7 +202,7 @@ class Tally:
         before.runs += times.runs
         before.waits += times.waits
         before.unseen += times.unseen
-        if len(before.runs) > LONG:
+        if len(before.runs) > MOST_SINGLE_TIMES:
             self._roll_up(key, self._times.pop(key))
 
     def taken(self) -> Mapping[Whose, list[Rollup]]:

@@ -16,7 +16,7 @@ from leasehold.domain.budgets import (
     checked_limits,
     checked_owner,
 )
-from leasehold.domain.bulk import MEANT_FOR
+from leasehold.domain.bulk import BULK_STATES
 from leasehold.domain.checks.ids import checked_id, make_id
 from leasehold.domain.checks.payload import LONGEST_CURSOR
 from leasehold.domain.checks.texts import (
@@ -68,13 +68,13 @@ def _no_bool(value: object) -> object:
 
 
 def _known_verb(word: str) -> str:
-    if word not in MEANT_FOR:
-        raise ValueError(f"give one of {', '.join(MEANT_FOR)}")
+    if word not in BULK_STATES:
+        raise ValueError(f"give one of {', '.join(BULK_STATES)}")
     return word
 
 
 def _name_verbs(schema: dict[str, Any]) -> None:
-    schema["enum"] = list(MEANT_FOR)
+    schema["enum"] = list(BULK_STATES)
 
 
 # -- ids, actors and reasons -------------------------------------------------------------------------------------------

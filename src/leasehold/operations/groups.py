@@ -369,7 +369,7 @@ class GroupWatch:
             name = watched.what.name
             noted = notes.get(name, 0) if notes is not None and watched.what.partial else None
             if self._has_changed(watched, versions.get(name, 0), noted):
-                wakeups.stir()
+                wakeups.expect_more()
                 with watched.reading:
                     self._read(watched)
                 self._notify(watched)

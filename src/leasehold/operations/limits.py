@@ -5,7 +5,7 @@ from __future__ import annotations
 from leasehold.domain.limits import PauseWindow, checked_burst, parse_rate
 from leasehold.domain.records import RateRow, SlotRow
 from leasehold.operations.arguments import Actor, Burst, Duration, Instant, LimitName, RateText, Reason, Units
-from leasehold.operations.queues import FOR_A_WHILE, closing_detail
+from leasehold.operations.queues import PAUSE_EXAMPLE, pause_detail
 from leasehold.operations.verb import Backend, notify_workers, read, verb
 
 
@@ -52,8 +52,8 @@ def set_rate(
     guard="all queues",
     http="POST /v1/rates/{key:path}/close",
     status=204,
-    audit=closing_detail,
-    examples=FOR_A_WHILE,
+    audit=pause_detail,
+    examples=PAUSE_EXAMPLE,
 )
 def close_rate(
     backend: Backend,

@@ -61,7 +61,7 @@ class Operations(
         """Store this job of a schedule, in addition to the jobs of its ticks."""
         with self._recorded("schedule.run", checked_name(name, "schedule"), actor, job=job.id) as store:
             (made,) = self.enqueue([job])
-            store.note_run(name, made.id)
+            store.record_manual_job(name, made.id)
         return made
 
     def claimable_in(self, job: Job) -> float | None:

@@ -15,10 +15,10 @@ from leasehold.operations.verb import Backend, notify_workers, read, verb
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
-FOR_A_WHILE = {"for": "1h", "reason": "deploy"}
+PAUSE_EXAMPLE = {"for": "1h", "reason": "deploy"}
 
 
-def closing_detail(given: Mapping[str, Any]) -> dict[str, Any]:
+def pause_detail(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the audit keeps of a pause. Arguments that contradict each other raise here, before the
     audit entry, so the audit does not have them."""
     closing = PauseWindow(for_=given["for_"], until=given["until"], reason=given["reason"])
@@ -30,8 +30,8 @@ def closing_detail(given: Mapping[str, Any]) -> dict[str, Any]:
     scope="operate",
     guard="queue",
     http="POST /v1/queues/{name}/pause",
-    audit=closing_detail,
-    examples=FOR_A_WHILE,
+    audit=pause_detail,
+    examples=PAUSE_EXAMPLE,
 )
 def pause_queue(
     backend: Backend,
@@ -64,8 +64,8 @@ def resume_queue(backend: Backend, name: QueueName, *, actor: Actor = None) -> b
     scope="operate",
     guard="all queues",
     http="POST /v1/tasks/{name}/pause",
-    audit=closing_detail,
-    examples=FOR_A_WHILE,
+    audit=pause_detail,
+    examples=PAUSE_EXAMPLE,
 )
 def pause_task(
     backend: Backend,

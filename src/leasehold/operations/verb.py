@@ -28,7 +28,7 @@ from typing import (
 
 from pydantic.fields import FieldInfo
 
-from leasehold.domain.bulk import ARGUMENTS, MEANT_FOR, BulkArguments
+from leasehold.domain.bulk import ARGUMENTS, BULK_STATES, BulkArguments
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.domain.tokens import TokenScope
@@ -281,7 +281,7 @@ def _add(made: Verb[P, R]) -> Verb[P, R]:
     VERBS.append(made)
     if made.bulk:
         word = made.name.partition(".")[2]
-        MEANT_FOR[word] = made.bulk
+        BULK_STATES[word] = made.bulk
         empty = inspect.Parameter.empty
         own = [one for one in list(made.signature.parameters.values())[1:] if one.name not in INTERNAL]
         ARGUMENTS[word] = BulkArguments({one.name: one.default is empty for one in own}, made.check)
@@ -304,7 +304,8 @@ def notify_workers(store: JobStore, answer: object) -> None:
 
 
 def notify_stop(store: JobStore, job: Job) -> None:
-    """Notify the worker that holds the job; if none does, notify all workers, because the job's lane may be free."""
+    """Notify the lease holders in every process if the job was flagged to stop. Otherwise it has ended or was parked:
+    notify workers, because its lane may be free."""
     if job.stop_requested is None:
         store.notify_workers()
     else:

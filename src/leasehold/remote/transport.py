@@ -233,7 +233,7 @@ def _checked_token(token: str) -> str:
 # -- one watcher's position in a stream --------------------------------------------------------------------------------
 
 _UPDATE = TypeAdapter(Update)
-AT_REST = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED})
+ENDED_STATES = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED})
 RECONNECT_FIRST_AFTER, RECONNECT_SLOWEST_EVERY = 0.1, 2.0
 LOST_AFTER = 30.0
 """Seconds of silence after which a connection counts as lost; the server sends a sign of life every 15."""
@@ -288,7 +288,7 @@ class Following:
             return None
         self._reported = event.data
         self._state = _state_of(event)
-        self.over = self._state in AT_REST
+        self.over = self._state in ENDED_STATES
         return event
 
     def lost(self, error: LeaseholdError) -> None:

@@ -231,12 +231,12 @@ class Attempt(HandlerState):
             self.stopped_at = time.monotonic()
         self.request_stop()
 
-    def interrupt(self) -> None:
+    def wake_handler(self) -> None:
         """On the loop, after `stop`: an async handler is cancelled. One that has yet to begin sees the stop itself."""
         if self.task is not None:
             self.task.cancel()
 
-    def patience(self, stop_grace: float) -> float:
+    def stop_timeout(self, stop_grace: float) -> float:
         """Seconds that it gets to obey a stop."""
         return stop_grace
 

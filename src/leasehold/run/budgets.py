@@ -46,10 +46,10 @@ current_step: ContextVar[Spender | None] = ContextVar("leasehold_step", default=
 
 
 class RunSpending:
-    def __init__(self, run: RunState, store: JobStore) -> None:
-        self._run = run
+    def __init__(self, attempt: RunState, store: JobStore) -> None:
+        self._run = attempt
         self._store = store
-        self._policy = Policy.load(run.grant.policy)
+        self._policy = Policy.load(attempt.grant.policy)
         self.held: list[Spend] | None = None
         """Spends while `ctx.complete` has its transaction open: they are committed with it."""
         self._lines: dict[tuple[str, str], BudgetLine] = {}
@@ -58,7 +58,7 @@ class RunSpending:
         """Spends of a step or a transaction that is not committed yet."""
         self._loose: list[Spend] = []
         """Spends to be written alone, as soon as the database takes them."""
-        self._written_keys: set[tuple[str, str]] | None = set() if run.grant.attempt == 1 else None
+        self._written_keys: set[tuple[str, str]] | None = set() if attempt.grant.attempt == 1 else None
         """Keys and units in the ledger, as far as this attempt needs them; None: not read yet."""
         self._lock = threading.Lock()
         self._writing = threading.Lock()

@@ -54,32 +54,32 @@ class Transaction:
 
 
 @contextmanager
-def complete(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
-    with _completion(run, result) as tx, run.needed_journal().store.inside_transaction():
+def complete(attempt: HandlerState, result: Any) -> Iterator[SyncTransaction]:
+    with _completion(attempt, result) as tx, attempt.needed_journal().store.inside_transaction():
         yield tx
 
 
 @contextmanager
-def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
-    journal = run.needed_journal()
-    if run.completed:
+def _completion(attempt: HandlerState, result: Any) -> Iterator[SyncTransaction]:
+    journal = attempt.needed_journal()
+    if attempt.completed:
         raise InvalidInput(
             "complete",
             "was called before in this run",
             "call it once, as the last thing that the handler does",
         )
-    run.raise_if_stopped()
-    encoded, name = run.encode_result(result), None
-    steps = run.open_steps()
-    if run.writer is not None and run.stream is not None:
+    attempt.raise_if_stopped()
+    encoded, name = attempt.encode_result(result), None
+    steps = attempt.open_steps()
+    if attempt.writer is not None and attempt.stream is not None:
         # Write reports now: under the lock of the transaction, or after it, they could no longer be written.
-        writer, stream = run.writer, run.stream
-        while run.patiently(lambda: writer.write([stream])):
-            run.wait(RETRY_LOCKED_EVERY)
-            run.raise_if_stopped()
-    if encoded is not None and run.becomes_file(encoded):
+        writer, stream = attempt.writer, attempt.stream
+        while attempt.patiently(lambda: writer.write([stream])):
+            attempt.wait(RETRY_LOCKED_EVERY)
+            attempt.raise_if_stopped()
+    if encoded is not None and attempt.becomes_file(encoded):
         # Before the transaction, which must be short.
-        name, encoded = run.file_result(encoded), None
+        name, encoded = attempt.file_result(encoded), None
     batch = steps.batch.take()
     steps.spending.held = batch.spends
     try:
@@ -87,57 +87,57 @@ def _completion(run: HandlerState, result: Any) -> Iterator[SyncTransaction]:
             tx = steps.open_transaction(stack)
             yield SyncTransaction(tx.connection)
             tx.save_steps(batch)
-            lines = tx.spend(run.grant.attempt, batch.spends) if batch.spends else None
-            tx.succeed(Success(encoded, name, run.unstored()))
+            lines = tx.spend(attempt.grant.attempt, batch.spends) if batch.spends else None
+            tx.succeed(Success(encoded, name, attempt.unstored()))
             # Before the commit: the keeper must not mistake our own settle for a lost lease.
-            run.completed = True
+            attempt.completed = True
     except BaseException as error:
-        sent, run.completed = run.completed, False
+        sent, attempt.completed = attempt.completed, False
         steps.spending.held = None
         if isinstance(error, LeaseLost):
             if batch.spends:
                 steps.spending.give_up(batch.spends)
-            if run.in_doubt and _has_arrived(run, journal):
+            if attempt.in_doubt and _has_arrived(attempt, journal):
                 # The reply to an earlier commit was lost; that commit has arrived since, and ended the lease.
-                run.completed = True
-                _notify_others(run, journal)
+                attempt.completed = True
+                _notify_others(attempt, journal)
             else:
-                journal.lost(run)
+                journal.lost(attempt)
             raise StopRequested from error
-        unheard = sent and isinstance(error, DatabaseUnreachable)
-        run.in_doubt |= unheard
-        if not (unheard and _has_arrived(run, journal)):
+        reply_lost = sent and isinstance(error, DatabaseUnreachable)
+        attempt.in_doubt |= reply_lost
+        if not (reply_lost and _has_arrived(attempt, journal)):
             if batch.spends:
                 spends, batch.spends = batch.spends, []
                 steps.spending.give_up(spends)
             steps.batch.put_back(batch)
             raise
-        run.completed, lines = True, None
+        attempt.completed, lines = True, None
     steps.spending.held = None
     if batch.spends:
         steps.spending.wrote(batch.spends, lines)
-    _notify_others(run, journal)
+    _notify_others(attempt, journal)
 
 
-def _notify_others(run: HandlerState, journal: Journal) -> None:
+def _notify_others(attempt: HandlerState, journal: Journal) -> None:
     """Wake workers for its lane's next job, its follow-ups and jobs that waited for it; notify watchers."""
     journal.store.notify_workers()
-    if run.grant.group is not None or run.follow_ups is not None:
+    if attempt.grant.group is not None or attempt.follow_ups is not None:
         journal.store.notify_watchers()
 
 
-def _has_arrived(run: HandlerState, journal: Journal) -> bool:
+def _has_arrived(attempt: HandlerState, journal: Journal) -> bool:
     """Read the row, because the reply to the commit was lost. If the commit arrives after this read, any later ending
     is refused, because the lease is gone; the settler then reads once more, because the attempt is in doubt."""
-    leases = {run.grant.id: run.grant.token}
-    verdicts = run.patiently(lambda: journal.store.read_settlements(leases, journal.worker))
-    return verdicts[run.grant.id] == "done"
+    leases = {attempt.grant.id: attempt.grant.token}
+    verdicts = attempt.patiently(lambda: journal.store.read_settlements(leases, journal.worker))
+    return verdicts[attempt.grant.id] == "done"
 
 
 @asynccontextmanager
-async def complete_async(run: HandlerState, result: Any) -> AsyncIterator[Transaction]:
-    journal = run.needed_journal()
-    blocking = _completion(run, result)
+async def complete_async(attempt: HandlerState, result: Any) -> AsyncIterator[Transaction]:
+    journal = attempt.needed_journal()
+    blocking = _completion(attempt, result)
     opened: list[SyncTransaction] = []
     try:
         await journal.call(lambda: opened.append(blocking.__enter__()))

@@ -63,7 +63,7 @@ class Acquiring:
 
     def __init__(
         self,
-        run: RunState,
+        attempt: RunState,
         journal: Journal,
         name: str,
         units: int,
@@ -71,7 +71,7 @@ class Acquiring:
         burst: int | None,
         timeout: Duration | None,
     ) -> None:
-        self._run = run
+        self._run = attempt
         self._journal = journal
         self._name = checked_limit_name(name, "name")
         self._units = checked_number(units, "units", 1)
@@ -125,10 +125,10 @@ class Acquiring:
         return pause
 
 
-def release(run: RunState, journal: Journal, name: str) -> None:
+def release(attempt: RunState, journal: Journal, name: str) -> None:
     """Give units back before the attempt ends, and wake the workers whose jobs wait for them."""
     name = checked_limit_name(name, "name")
-    if journal.store.release_slot(run.grant.id, run.grant.attempt, name):
+    if journal.store.release_slot(attempt.grant.id, attempt.grant.attempt, name):
         journal.store.notify_workers()
 
 
@@ -143,8 +143,8 @@ class RunFacts(Reports):
 
     _run: HandlerState
 
-    def __init__(self, run: HandlerState) -> None:
-        self._run = run
+    def __init__(self, attempt: HandlerState) -> None:
+        self._run = attempt
 
     @property
     def resources(self) -> Any:
@@ -218,7 +218,7 @@ class RunFacts(Reports):
     def _spending(self) -> RunSpending:
         return self._run.open_steps().spending
 
-    def _ask_for(self, task: Bindable[P, J], args: Any, kwargs: Any) -> FollowUp[J]:
+    def _new_follow_up(self, task: Bindable[P, J], args: Any, kwargs: Any) -> FollowUp[J]:
         follow_ups = self._run.open_follow_ups()
         follow_up = FollowUp(self._run.grant, task.bind(*args, **kwargs), follow_ups)
         follow_ups.append(follow_up)
@@ -253,7 +253,7 @@ class Context(RunFacts, AsyncReports, AsyncHandlerContext):
     def enqueue(self, task: Bindable[P, J], /, *args: P.args, **kwargs: P.kwargs) -> FollowUp[J]:
         """Enqueue a follow-up. It is stored with this job's success, in one transaction, and not at all if the job does
         not succeed. `task.using(immediately=True)` stores it when it is awaited: `await ctx.enqueue(…)`."""
-        return self._ask_for(task, args, kwargs)
+        return self._new_follow_up(task, args, kwargs)
 
     async def results(self) -> dict[str, Any]:
         """What the parents of this job returned, by their ids, in the order of `after`. Parents that did not succeed
@@ -463,7 +463,7 @@ class SyncContext(RunFacts, SyncReports, SyncHandlerContext):
     def enqueue(self, task: Bindable[P, J], /, *args: P.args, **kwargs: P.kwargs) -> FollowUp[J]:
         """Enqueue a follow-up. It is stored with this job's success, in one transaction, and not at all if the job does
         not succeed. `task.using(immediately=True)` is stored before this returns."""
-        follow_up = self._ask_for(task, args, kwargs)
+        follow_up = self._new_follow_up(task, args, kwargs)
         if follow_up.immediately:
             follow_up.store()
         return follow_up

@@ -167,9 +167,9 @@ class ExitGuard:
 
     def _make(self, loop: asyncio.AbstractEventLoop, coro: Any, **more: Any) -> Any:
         context = more.get("context")
-        run = current_run.get() if context is None else context.get(current_run)
-        if run is not None and isinstance(coro, Coroutine) and not isinstance(coro, GuardedCoroutine):
-            coro = GuardedCoroutine(coro, run)
+        attempt = current_run.get() if context is None else context.get(current_run)
+        if attempt is not None and isinstance(coro, Coroutine) and not isinstance(coro, GuardedCoroutine):
+            coro = GuardedCoroutine(coro, attempt)
         make: TaskFactory = self._before or _plain_task
         return make(loop, coro, **more)
 
@@ -182,9 +182,9 @@ class GuardedCoroutine(Coroutine[Any, Any, Any]):
     """Wraps a coroutine to catch `_EXITS`. Not an `async def` around it: if that is cancelled before its first step,
     the inner coroutine is never awaited, and Python warns about it."""
 
-    def __init__(self, inner: Coroutine[Any, Any, Any], run: RunState) -> None:
+    def __init__(self, inner: Coroutine[Any, Any, Any], attempt: RunState) -> None:
         self._inner = inner
-        self._run = run
+        self._run = attempt
 
     def __getattr__(self, name: str) -> Any:
         # Frame, code and name, for code that prints tasks.

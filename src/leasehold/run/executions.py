@@ -49,10 +49,10 @@ class Executions:
     async def call(self, verb: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, verb)
 
-    async def ended(self, run: Watched, woken: asyncio.Event) -> State | None:
+    async def ended(self, attempt: Watched, woken: asyncio.Event) -> State | None:
         """Wait until no process of the execution is alive, and return its state. None: `woken` was set first."""
         loop = asyncio.get_running_loop()
-        found = self._watched[run] = loop.create_future()
+        found = self._watched[attempt] = loop.create_future()
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look(), name="leasehold executions")
         waking = asyncio.ensure_future(woken.wait())
@@ -61,13 +61,13 @@ class Executions:
             return found.result() if found.done() else None
         finally:
             waking.cancel()
-            self._watched.pop(run, None)
+            self._watched.pop(attempt, None)
 
-    def settled(self, run: Watched) -> None:
+    def remove_when_settled(self, attempt: Watched) -> None:
         """Delete what the execution has left, if it is over and the attempt's ending is stored."""
-        if not run.is_over or run.refused or not run.execution:
+        if not attempt.is_over or attempt.refused or not attempt.execution:
             return
-        task = asyncio.ensure_future(self._remove(run))
+        task = asyncio.ensure_future(self._remove(attempt))
         self._removing.add(task)
         task.add_done_callback(self._removing.discard)
 
@@ -79,11 +79,11 @@ class Executions:
             await asyncio.wait(self._removing, timeout=5.0)
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _remove(self, run: Watched) -> None:
+    async def _remove(self, attempt: Watched) -> None:
         try:
-            await self.call(lambda: run.runner.remove(run.execution))
+            await self.call(lambda: attempt.runner.remove(attempt.execution))
         except Exception as error:
-            logger.warning("could not remove the leftovers of %s: %s", run.execution, error)
+            logger.warning("could not remove the leftovers of %s: %s", attempt.execution, error)
 
     async def _look(self) -> None:
         trouble = False
@@ -102,26 +102,26 @@ class Executions:
 
     async def _look_once(self) -> None:
         by_runner: dict[Runner[Any], list[Watched]] = {}
-        for run in self._watched:
-            by_runner.setdefault(run.runner, []).append(run)
-        for runner, runs in by_runner.items():
-            names = [run.execution for run in runs]
+        for attempt in self._watched:
+            by_runner.setdefault(attempt.runner, []).append(attempt)
+        for runner, attempts in by_runner.items():
+            names = [attempt.execution for attempt in attempts]
             states = await self.call(lambda runner=runner, names=names: runner.probe_many(names))  # type: ignore[misc] # mypy cannot infer a lambda with a default
             alive = []
-            for run in runs:
-                found = self._watched.get(run)
+            for attempt in attempts:
+                found = self._watched.get(attempt)
                 # Not CREATED: it is watched once its start is stored, and after that no worker starts it.
-                if states[run.execution].phase is Phase.RUNNING:
-                    alive.append(run)
+                if states[attempt.execution].phase is Phase.RUNNING:
+                    alive.append(attempt)
                 elif found is not None and not found.done():
-                    found.set_result(states[run.execution])
+                    found.set_result(states[attempt.execution])
             await self.call(lambda alive=alive: _read(alive))  # type: ignore[misc] # mypy cannot infer a lambda with a default
 
 
-def _read(runs: list[Watched]) -> None:
-    for run in runs:
+def _read(attempts: list[Watched]) -> None:
+    for attempt in attempts:
         with contextlib.suppress(OSError):  # the next poll tries again
-            run.read_output()
+            attempt.read_output()
 
 
 # -- output ------------------------------------------------------------------------------------------------------------
@@ -143,9 +143,9 @@ class Logged(Protocol):
 
 
 class OutputReader:
-    def __init__(self, run: Logged) -> None:
-        self._run = run
-        self._streams = {name: _Tail(run, name, self._log) for name in get_args(Stream)}
+    def __init__(self, attempt: Logged) -> None:
+        self._run = attempt
+        self._streams = {name: _Tail(attempt, name, self._log) for name in get_args(Stream)}
 
     def go_on_from(self, mark: str | None) -> None:
         """Continue where the previous worker stopped. None: nothing was passed on."""
@@ -169,8 +169,8 @@ class OutputReader:
 
 
 class _Tail:
-    def __init__(self, run: Logged, name: Stream, log: Callable[[str], None]) -> None:
-        self._run = run
+    def __init__(self, attempt: Logged, name: Stream, log: Callable[[str], None]) -> None:
+        self._run = attempt
         self._name = name
         self._log = log
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 LEAVING: frozenset[StopCause] = frozenset({"drain", "lost", "late", "unrenewed"})
 """Causes for which this worker lets go of an execution, and leaves it alive."""
-START_PATIENCE = 60.0
+START_TIMEOUT = 60.0
 """Seconds for which a start that fails is tried again."""
 HANGS_AFTER = 30.0
 """Seconds that an outside system gets beyond every grace to report that an execution has ended."""
@@ -106,7 +106,7 @@ class ExternalAttempt(Attempt):
                 return outcome_of(error, self.definition)
             self.execution = name_of(grant)
             if not await self._call_store(
-                lambda store: store.place_execution(grant.id, grant.token, self.runner.site, self.execution),
+                lambda store: store.record_site(grant.id, grant.token, self.runner.site, self.execution),
                 otherwise=False,
             ):
                 return None
@@ -115,7 +115,7 @@ class ExternalAttempt(Attempt):
             return await self._start(spec)
         self.execution = grant.execution_name
         self._placed = True
-        self._adopt()
+        self._restore_from_grant()
         self._output.go_on_from(
             await self._call_store(lambda store: store.log_mark(grant.id, grant.attempt), otherwise=None)
         )
@@ -124,7 +124,7 @@ class ExternalAttempt(Attempt):
         try:
             spec = await self._spec()
         except Exception as error:
-            return await self._never_started(outcome_of(error, self.definition))
+            return await self._settle_or_follow(outcome_of(error, self.definition))
         return await self._start(spec)
 
     async def _spec(self) -> Any:
@@ -132,7 +132,7 @@ class ExternalAttempt(Attempt):
         arguments = self.definition.decode_arguments(self.grant.args)
         return self.external.to_spec(await self.definition.handler(**arguments))
 
-    def _adopt(self) -> None:
+    def _restore_from_grant(self) -> None:
         """Take over from the previous worker: when the execution was started, and which stop was requested."""
         grant, now = self.grant, time.monotonic()
         age = grant.execution_age
@@ -153,7 +153,7 @@ class ExternalAttempt(Attempt):
             self._limit(started_at, self.timeout)
 
     async def _start(self, spec: Any) -> Outcome | None:
-        gives_up_at = time.monotonic() + START_PATIENCE
+        gives_up_at = time.monotonic() + START_TIMEOUT
         runner, name, token = self.runner, self.execution, self.grant.token
         start: Start | None = None
         while start is None:
@@ -161,7 +161,7 @@ class ExternalAttempt(Attempt):
                 start = await self.executions.call(lambda: runner.ensure_started(name, token, spec))
             except Exception as error:
                 if isinstance(error, LeaseholdError) or time.monotonic() >= gives_up_at:
-                    return await self._never_started(Failure(f"could not be started: {error}"))
+                    return await self._settle_or_follow(Failure(f"could not be started: {error}"))
                 logger.warning("job %s could not be started; trying again: %s", self.grant.id, error)
                 await self._sleep(1.0)
                 if self.cause is not None:
@@ -278,7 +278,7 @@ class ExternalAttempt(Attempt):
             value = text
         return self.encode_result(value)
 
-    async def _never_started(self, outcome: Outcome) -> Outcome | None:
+    async def _settle_or_follow(self, outcome: Outcome) -> Outcome | None:
         """Return the outcome if no start is possible any more; else follow: another worker may have started it."""
         state = await self._call_runner(lambda: self.runner.tombstone(self.execution))
         return self._unless_stopped(outcome) if state.phase is Phase.TOMBSTONE else await self._follow()
@@ -297,11 +297,11 @@ class ExternalAttempt(Attempt):
         """The outside system does not answer: the worker that adopts the execution goes on with the stop."""
         return Detached("its runner does not answer") if self._placed else super().outcome_when_abandoned()
 
-    def patience(self, stop_grace: float) -> float:
+    def stop_timeout(self, stop_grace: float) -> float:
         return stop_grace + self.external.grace + HANGS_AFTER
 
     # -- calls to the runner and the store -------------------------------------------------------------------------
-    def interrupt(self) -> None:
+    def wake_handler(self) -> None:
         self._wake.set()
 
     def read_output(self) -> None:

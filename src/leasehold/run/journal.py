@@ -61,9 +61,9 @@ class Journal:
         self._on_lost = on_lost
         self._closed = False
 
-    def lost(self, run: RunState) -> None:
+    def lost(self, attempt: RunState) -> None:
         """Report a refused write: the attempt must end, and must not be settled."""
-        self._on_lost(run.grant.id, run.grant.token)
+        self._on_lost(attempt.grant.id, attempt.grant.token)
 
     def expect(self, steps: Batching) -> None:
         """Pass a new batch to the batch writer: it must be written even if its attempt does not return to it."""
@@ -118,11 +118,11 @@ class Waits:
     def monotonic(self) -> float:
         return time.monotonic()
 
-    def wait(self, run: RunState, seconds: float, timed: bool = True) -> None:
+    def wait(self, attempt: RunState, seconds: float, timed: bool = True) -> None:
         """Wait at most until a stop is requested. Not `timed`: it only polls for something that time alone does not
         bring."""
-        run.wait(seconds)
+        attempt.wait(seconds)
 
-    async def wait_async(self, run: RunState, seconds: float, timed: bool = True) -> None:
+    async def wait_async(self, attempt: RunState, seconds: float, timed: bool = True) -> None:
         """A stop cancels the wait."""
         await asyncio.sleep(seconds)

@@ -69,8 +69,8 @@ class QuestionBox:
     """The questions of one attempt. Tasks of a handler may ask in parallel: the first that leaves the handler ends the
     others, so it waits for reads under way, and all questions without an answer are opened together."""
 
-    def __init__(self, run: RunState, journal: Journal) -> None:
-        self._run = run
+    def __init__(self, attempt: RunState, journal: Journal) -> None:
+        self._run = attempt
         self._journal = journal
         self._unanswered: dict[str, QuestionAsked] = {}
         self._looks: set[asyncio.Future[None]] = set()

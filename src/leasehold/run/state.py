@@ -100,10 +100,10 @@ class RunStream:
         self._sent = max(self._sent, notes[-1].place if notes else 0)
         return RunNotes(self.grant.id, self.grant.token, self.grant.attempt, notes)
 
-    def wrote(self, run: RunNotes) -> None:
+    def wrote(self, attempt: RunNotes) -> None:
         """Drop the notes that the database has stored. Newer progress may have replaced stored progress in the list."""
-        now, upto = time.monotonic(), run.notes[-1].place
-        if any(note.kind == PROGRESS for note in run.notes):
+        now, upto = time.monotonic(), attempt.notes[-1].place
+        if any(note.kind == PROGRESS for note in attempt.notes):
             self._progress_at = now
         for note in self.notes:
             if note.place <= upto:
@@ -160,7 +160,7 @@ class Emitter(Protocol):
 class StreamWriter(Protocol):
     """Writes what the attempts of a worker report to the database, in batches."""
 
-    def stream_of(self, run: Emitter) -> RunStream:
+    def stream_of(self, attempt: Emitter) -> RunStream:
         """Return one stream per attempt, whichever thread reports first: two streams would use the same places."""
 
     def put(

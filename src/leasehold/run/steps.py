@@ -38,17 +38,17 @@ TRANSACTION_SECONDS = 5.0
 class Steps:
     """The steps, checkpoint and spending that one attempt stores for later attempts."""
 
-    def __init__(self, run: RunState, journal: Journal) -> None:
-        self._state = run
+    def __init__(self, attempt: RunState, journal: Journal) -> None:
+        self._state = attempt
         self._journal = journal
         # Every claim counts as an attempt, so a first attempt finds nothing, and need not query.
-        first = run.grant.attempt == 1
+        first = attempt.grant.attempt == 1
         self._stored: dict[str, str] | None = {} if first else None
         self._checkpoint: str | None = None
         self._checkpoint_known = first
         self._names: set[str] = set()
         self._lock = threading.Lock()
-        self.batch = StepBatch(run, journal)
+        self.batch = StepBatch(attempt, journal)
 
     @property
     def spending(self) -> RunSpending:
@@ -324,8 +324,8 @@ class Batch(dict[str, str]):
 class StepBatch:
     """Steps that are not stored yet. The attempt writes them with its next step, or the worker's batch writer does."""
 
-    def __init__(self, run: RunState, journal: Journal) -> None:
-        self._state = run
+    def __init__(self, attempt: RunState, journal: Journal) -> None:
+        self._state = attempt
         self._journal = journal
         self._batch = Batch()
         self._bytes = 0

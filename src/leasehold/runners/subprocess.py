@@ -33,15 +33,15 @@ from leasehold.runners.contract import (
     State,
     Stream,
 )
-from leasehold.runners.run_folder import (
+from leasehold.runners.execution_folder import (
     RESULT_LIMIT,
     RESULT_VARIABLE,
     check_result,
     delete_all_but_the_tombstone,
+    execution_folder,
     highest_token,
     names_in,
     open_site,
-    run_folder,
     sweep_tombstones,
     write_durably,
 )
@@ -49,7 +49,7 @@ from leasehold.runners.run_folder import (
 SHIM = Path(__file__).with_name("shim.py")
 TAIL = 64 * 1024
 """Bytes of stdout and of stderr that `collect` returns."""
-START_PATIENCE = 30.0
+START_TIMEOUT = 30.0
 LIBRARIES_VARIABLE = "LD_LIBRARY_PATH"
 """Passed on to the Python that watches a command, which may need it to start; the command itself gets it only through
 `pass_env`."""
@@ -120,30 +120,30 @@ class SubprocessRunner(Runner[Command]):
         return self._site
 
     def ensure_started(self, name: str, token: int, spec: Command) -> Start:
-        run = self._run(name)
-        run.mkdir(mode=0o700, exist_ok=True)
-        (run / f"token.{token}").touch()  # raise the fence before probing
-        deadline = time.monotonic() + START_PATIENCE
+        folder = self._folder_of(name)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        (folder / f"token.{token}").touch()  # raise the fence before probing
+        deadline = time.monotonic() + START_TIMEOUT
         while True:
             phase = self.probe(name).phase
-            if phase is Phase.TOMBSTONE or highest_token(run) > token:
+            if phase is Phase.TOMBSTONE or highest_token(folder) > token:
                 return Start.FENCED
             if phase is not Phase.CREATED:
                 return Start.FOUND
-            if _launch(run, token, spec):
+            if _launch(folder, token, spec):
                 return Start.STARTED
             if time.monotonic() > deadline:
-                raise TimeoutError(f"another start of the run {name} does not come to an end")
+                raise TimeoutError(f"another start of the execution {name} does not come to an end")
             time.sleep(0.01)
 
     def probe(self, name: str) -> State:
-        run = self._run(name)
-        if not run.is_dir():
+        folder = self._folder_of(name)
+        if not folder.is_dir():
             return State(Phase.ABSENT)
-        alive = _is_held(run / "lock")  # before the files: the exit record comes before the lock's release
-        if (ending := _read(run / "exit")) is not None:
+        alive = _is_held(folder / "lock")  # before the files: the exit record comes before the lock's release
+        if (ending := _read(folder / "exit")) is not None:
             return State(Phase.EXITED, ending["code"])
-        started, stopped, buried = ((run / mark).exists() for mark in ("started", "stop", "tombstone"))
+        started, stopped, buried = ((folder / mark).exists() for mark in ("started", "stop", "tombstone"))
         if alive:
             # A shim that has not written `started` yet may have checked before the stop came: it may still start.
             return State(Phase.RUNNING if started or stopped or buried else Phase.CREATED)
@@ -157,42 +157,42 @@ class SubprocessRunner(Runner[Command]):
         return {name: self.probe(name) for name in names}
 
     def read_output(self, name: str, stream: Stream, offset: int, limit: int) -> tuple[bytes, int]:
-        return _read_stream(self._run(name), stream, offset, limit)
+        return _read_stream(self._folder_of(name), stream, offset, limit)
 
     def stop(self, name: str, grace: float) -> None:
-        run = self._run(name)
-        run.mkdir(mode=0o700, exist_ok=True)
-        write_durably(run / "stop", max(grace, 0.0))
-        if (run / "started").exists() and _is_held(run / "lock") and not _is_held(run / "shim"):
+        folder = self._folder_of(name)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write_durably(folder / "stop", max(grace, 0.0))
+        if (folder / "started").exists() and _is_held(folder / "lock") and not _is_held(folder / "shim"):
             # The shim was killed, and nothing else would end the processes it left. Repeat: a process may have forked.
             for _ in range(10):
-                _kill_holders(run / "lock")
-                if not _is_held(run / "lock"):
+                _kill_holders(folder / "lock")
+                if not _is_held(folder / "lock"):
                     break
                 time.sleep(0.01)
 
     def tombstone(self, name: str) -> State:
-        run = self._run(name)
-        run.mkdir(mode=0o700, exist_ok=True)
-        write_durably(run / "tombstone", None)
+        folder = self._folder_of(name)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write_durably(folder / "tombstone", None)
         return self.probe(name)
 
     def collect(self, name: str) -> Collected:
-        run = self._run(name)
+        folder = self._folder_of(name)
         try:
-            ending = json.loads((run / "exit").read_text())
-            stdout, stderr = (_output(run, stream, ending[stream]) for stream in STREAMS)
-            was_stopped = (run / "stop").exists()
-            return Collected(ending["code"], stdout, stderr, _result(run / "result"), was_stopped)
+            ending = json.loads((folder / "exit").read_text())
+            stdout, stderr = (_output(folder, stream, ending[stream]) for stream in STREAMS)
+            was_stopped = (folder / "stop").exists()
+            return Collected(ending["code"], stdout, stderr, _result(folder / "result"), was_stopped)
         except FileNotFoundError:
             raise NothingToCollect(name, self.probe(name)) from None
 
     def remove(self, name: str) -> bool:
-        run = self._run(name)
+        folder = self._folder_of(name)
         if self.probe(name).phase is Phase.RUNNING or self.tombstone(name).phase is Phase.RUNNING:
             return False
         # Delete the exit record first: a half-deleted execution must not be collected.
-        delete_all_but_the_tombstone(run, first="exit")
+        delete_all_but_the_tombstone(folder, first="exit")
         return True
 
     def names(self) -> list[str]:
@@ -201,23 +201,23 @@ class SubprocessRunner(Runner[Command]):
     def sweep(self, age: float) -> int:
         return sweep_tombstones(self.folder, age, keep_if=("started", "exit"))
 
-    def _run(self, name: str) -> Path:
-        return run_folder(self.folder, name)
+    def _folder_of(self, name: str) -> Path:
+        return execution_folder(self.folder, name)
 
 
-def _launch(run: Path, token: int, spec: Command) -> bool:
+def _launch(folder: Path, token: int, spec: Command) -> bool:
     """True: this call has started the command. False: it may not start, or another worker started it first."""
     passed = {name: os.environ[name] for name in spec.pass_env if name in os.environ}
     message = {
         "argv": list(spec.argv),
-        "env": passed | dict(spec.env) | {RESULT_VARIABLE: str(run / "result")},
+        "env": passed | dict(spec.env) | {RESULT_VARIABLE: str(folder / "result")},
         "cwd": spec.cwd,
         "output_limit": spec.output_limit,
     }
     # -I: this folder is not on its path, where our own subprocess.py would hide Python's. Its environment is empty
     # except for what Python itself may need, because the command can read it.
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-X", "utf8", str(SHIM), str(run), str(token)],
+        [sys.executable, "-I", "-S", "-X", "utf8", str(SHIM), str(folder), str(token)],
         input=json.dumps(message).encode(),
         env={name: os.environ[name] for name in (LIBRARIES_VARIABLE,) if name in os.environ},
         stdout=subprocess.DEVNULL,
@@ -227,7 +227,7 @@ def _launch(run: Path, token: int, spec: Command) -> bool:
     )
     if done.returncode not in (0, NOT_STARTED):
         reported = done.stderr.decode(errors="replace")[-2000:]
-        raise OSError(f"the shim of the run {run.name} ended with {done.returncode}: {reported}")
+        raise OSError(f"the shim of the execution {folder.name} ended with {done.returncode}: {reported}")
     return done.returncode == 0
 
 
@@ -282,31 +282,33 @@ def _read(path: Path) -> dict[str, int] | None:
     return found
 
 
-def _output(run: Path, stream: Stream, size: int) -> Output:
+def _output(folder: Path, stream: Stream, size: int) -> Output:
     kept, offset = b"", max(size - TAIL, 0)
     while True:
-        data, offset = _read_stream(run, stream, offset, TAIL)
+        data, offset = _read_stream(folder, stream, offset, TAIL)
         if not data:
             return Output(kept.decode(errors="replace"), size, is_cut=len(kept) < size)
         kept += data
 
 
-def _read_stream(run: Path, stream: Stream, offset: int, limit: int) -> tuple[bytes, int]:
+def _read_stream(folder: Path, stream: Stream, offset: int, limit: int) -> tuple[bytes, int]:
     """Read from one piece, so it may return less than there is. An empty read means that there is no more."""
     while True:
         try:
             pieces = sorted(
-                int(entry[len(stream) + 1 :]) for entry in os.listdir(run) if entry.startswith(f"{stream}.")
+                int(entry[len(stream) + 1 :])
+                for entry in os.listdir(folder)
+                if entry.startswith(f"{stream}.")
             )
             for begin in pieces:  # all but the last are complete
-                with (run / f"{stream}.{begin}").open("rb") as file:
+                with (folder / f"{stream}.{begin}").open("rb") as file:
                     at = max(offset, begin)
                     file.seek(at - begin)
                     if data := file.read(limit):
                         return data, at + len(data)
             return b"", offset
         except FileNotFoundError:
-            if not run.is_dir():
+            if not folder.is_dir():
                 return b"", offset
             # a newer piece has replaced the oldest, or the execution is just being removed: try again
 

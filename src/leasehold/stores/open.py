@@ -132,7 +132,7 @@ class OpenStores:
         self._opening = ForkLock()
         self._own: JobStore | None = None
         self._directory: Directory | None = None
-        self._everybody: ManyStores | None = None
+        self._all_tenants: ManyStores | None = None
 
     @property
     def own(self) -> JobStore:
@@ -162,12 +162,12 @@ class OpenStores:
         """The store of all tenants, for embedded workers, which claim nothing by themselves."""
         from leasehold.stores.tenants.multi_store import ManyStores  # loads every verb
 
-        directory, found = self.directory, self._everybody
+        directory, found = self.directory, self._all_tenants
         if found is None:
             with self._opening:
-                found = self._everybody
+                found = self._all_tenants
                 if found is None:
-                    found = self._everybody = ManyStores(directory, None)
+                    found = self._all_tenants = ManyStores(directory, None)
         return found
 
     def serving(self, tenants: Sequence[str]) -> JobStore:
@@ -185,7 +185,7 @@ class OpenStores:
         with self._opening:
             own, self._own = self._own, None
             directory, self._directory = self._directory, None
-            self._everybody = None
+            self._all_tenants = None
         if directory is not None:
             directory.close()
         if own is not None:

@@ -53,7 +53,7 @@ class Settled:
 
 
 @frozen
-class Record:
+class Unwritten:
     """Leases (id, token) of which nothing was written."""
 
     lost: list[tuple[str, int]]
@@ -92,7 +92,7 @@ class Stoppable:
     """Where the next look starts; None at the end."""
 
 
-class Failed(NamedTuple):
+class FailedPage(NamedTuple):
     """One page of failed jobs, newest first."""
 
     jobs: list[FailedJob]

@@ -17,10 +17,9 @@ from leasehold.stores.database.wakeups import Hint, Notify, Wakeups, ignore, not
 from leasehold.stores.results import Order
 from leasehold.stores.verbs.audit import AuditVerbs, recorded_in
 from leasehold.stores.verbs.budgets import BudgetVerbs
-from leasehold.stores.verbs.caller_transaction import EnlistVerbs
+from leasehold.stores.verbs.caller_transaction import CallerTransactionVerbs
 from leasehold.stores.verbs.claim import ClaimRequest, ClaimVerbs, RunNowVerbs
 from leasehold.stores.verbs.enqueue import EnqueueOnceVerbs, LongNameVerbs
-from leasehold.stores.verbs.events import EventVerbs
 from leasehold.stores.verbs.groups import GroupVerbs
 from leasehold.stores.verbs.hooks import WebhookVerbs
 from leasehold.stores.verbs.inspect import InspectVerbs, SearchVerbs
@@ -33,16 +32,17 @@ from leasehold.stores.verbs.schedules import ScheduleVerbs
 from leasehold.stores.verbs.settle import SettleVerbs
 from leasehold.stores.verbs.steps import HandlerTransaction, StepVerbs
 from leasehold.stores.verbs.stop import StopVerbs
+from leasehold.stores.verbs.stream import StreamVerbs
 from leasehold.stores.verbs.tenants import TenantVerbs
 from leasehold.stores.verbs.tokens import TokenVerbs
-from leasehold.stores.verbs.workers import VitalVerbs, WorkerVerbs, named_objects
+from leasehold.stores.verbs.workers import DatabaseCheckVerbs, WorkerVerbs, named_objects
 
 __all__ = ["HandlerTransaction", "JobStore"]
 
 
 class JobStore(
     EnqueueOnceVerbs,
-    EnlistVerbs,
+    CallerTransactionVerbs,
     RunNowVerbs,
     RenewVerbs,
     SettleVerbs,
@@ -50,7 +50,7 @@ class JobStore(
     RecoverVerbs,
     StepVerbs,
     BudgetVerbs,
-    EventVerbs,
+    StreamVerbs,
     OperateVerbs,
     StopVerbs,
     GroupVerbs,
@@ -62,7 +62,7 @@ class JobStore(
     LongNameVerbs,
     PruneVerbs,
     WorkerVerbs,
-    VitalVerbs,
+    DatabaseCheckVerbs,
     MetricVerbs,
     TenantVerbs,
     TokenVerbs,

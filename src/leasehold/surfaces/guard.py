@@ -90,14 +90,14 @@ def is_loopback(host: str) -> bool:
 
 
 @frozen
-class Places:
+class AllowedHosts:
     hosts: frozenset[str]
     """Host names of this server, without ports. `*` allows any, for a server behind another check of the host."""
     origins: frozenset[str]
     """Other sites whose pages may send requests, such as `https://ops.example.org`."""
 
     @classmethod
-    def of(cls, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> Places:
+    def of(cls, hosts: Iterable[str] = (), origins: Iterable[str] = ()) -> AllowedHosts:
         named = {host.lower().rstrip(".") for host in hosts} | set(LOOPBACK)
         return cls(frozenset(named), frozenset(origin.lower().rstrip("/") for origin in origins))
 
@@ -171,7 +171,7 @@ class RequestRates:
                 retry_after=math.ceil(wait),
             )
 
-    def know(self, authorization: str | None, name: str) -> None:
+    def register_token(self, authorization: str | None, name: str) -> None:
         """Give a valid token a rate of its own, for requests from any address."""
         if self._rate and authorization is not None:
             with self._lock:

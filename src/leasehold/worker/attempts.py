@@ -14,7 +14,7 @@ from typing import Any
 from leasehold.domain.states import Flag
 from leasehold.run.attempt import Attempt, StopCause
 from leasehold.threads import until_done
-from leasehold.worker.logs import say
+from leasehold.worker.logs import log_job
 from leasehold.worker.settler import Settler
 
 
@@ -35,114 +35,116 @@ class Attempts:
 
     def unfinished(self) -> list[Attempt]:
         """Return a copy, so that any thread may call this while the loop changes the dict."""
-        return [run for run in list(self.held.values()) if not run.settled_at]
+        return [attempt for attempt in list(self.held.values()) if not attempt.settled_at]
 
     # -- stop ------------------------------------------------------------------------------------------------------
-    def stop(self, run: Attempt, cause: StopCause) -> None:
+    def stop(self, attempt: Attempt, cause: StopCause) -> None:
         """Callable from any thread."""
-        run.stop(cause)
-        if run.definition.is_async:
-            self._loop.call_soon_threadsafe(run.interrupt)
+        attempt.stop(cause)
+        if attempt.definition.is_async:
+            self._loop.call_soon_threadsafe(attempt.wake_handler)
 
     def stop_all(self, cause: StopCause) -> None:
-        for run in self.unfinished():
-            self.stop(run, cause)
+        for attempt in self.unfinished():
+            self.stop(attempt, cause)
 
     def leave_executions(self) -> None:
         """Stop watching the executions outside this process; they go on."""
-        for run in self.unfinished():
-            if run.definition.external is not None:
-                self.stop(run, "drain")
+        for attempt in self.unfinished():
+            if attempt.definition.external is not None:
+                self.stop(attempt, "drain")
 
-    def on_flag(self, run: Attempt, flag: Flag) -> None:
+    def on_flag(self, attempt: Attempt, flag: Flag) -> None:
         """Called by the keeper, in its thread."""
-        if flag is not Flag.FINISH and not run.settled_at:
-            say(logging.INFO, run.grant, "%s requested", flag.value)
-            self.stop(run, "flag")
+        if flag is not Flag.FINISH and not attempt.settled_at:
+            log_job(logging.INFO, attempt.grant, "%s requested", flag.value)
+            self.stop(attempt, "flag")
 
-    def on_lost(self, run: Attempt) -> None:
+    def on_lost(self, attempt: Attempt) -> None:
         """Called by the keeper, in its thread."""
-        if run.cause != "lost":
-            say(logging.WARNING, run.grant, "lease %d is lost; stopping the handler", run.grant.token)
-            run.cause = None
-            self.stop(run, "lost")
+        if attempt.cause != "lost":
+            log_job(
+                logging.WARNING, attempt.grant, "lease %d is lost; stopping the handler", attempt.grant.token
+            )
+            attempt.cause = None
+            self.stop(attempt, "lost")
 
     def on_refused(self, job_id: str, token: int) -> None:
         """A handler's own write was refused. Callable from any thread."""
-        run = self.held.get(job_id)
-        if run is not None and run.grant.token == token:
-            self.on_lost(run)
+        attempt = self.held.get(job_id)
+        if attempt is not None and attempt.grant.token == token:
+            self.on_lost(attempt)
 
     # -- end -------------------------------------------------------------------------------------------------------
     def settled(self, accepted: Sequence[Attempt], fenced: Sequence[Attempt]) -> None:
         """Record which endings the database accepted, and which it fenced off."""
         held = self.held
-        for run in accepted:  # `_let_go`, inlined: this runs for every job
-            job_id = run.grant.id
-            if held.get(job_id) is run:
+        for attempt in accepted:  # `_let_go`, inlined: this runs for every job
+            job_id = attempt.grant.id
+            if held.get(job_id) is attempt:
                 del held[job_id]
-        for run in fenced:
-            run.refused = True
-            self._let_go(run)
-            say(
+        for attempt in fenced:
+            attempt.refused = True
+            self._let_go(attempt)
+            log_job(
                 logging.WARNING,
-                run.grant,
+                attempt.grant,
                 "result of attempt %d refused, lease %d had been lost; its successor's counts",
-                run.grant.attempt,
-                run.grant.token,
+                attempt.grant.attempt,
+                attempt.grant.token,
             )
         self.ended += len(accepted)
         self.fenced += len(fenced)
         if self._awaited:
-            self._log_ends()
+            self._resolve_ends()
         self._on_freed()
 
-    def drop(self, run: Attempt) -> None:
+    def drop(self, attempt: Attempt) -> None:
         """Forget an attempt whose lease another worker has: nothing may be written for it."""
-        run.settled_at, run.refused = time.monotonic(), True
-        self._let_go(run)
+        attempt.settled_at, attempt.refused = time.monotonic(), True
+        self._let_go(attempt)
         self.lost += 1
         if self._awaited:
-            self._log_ends()
+            self._resolve_ends()
 
-    def end_of(self, run: Attempt) -> Future[None]:
+    def end_of(self, attempt: Attempt) -> Future[None]:
         """Return a future that is done when the attempt has left `held`: the database has its ending, or another worker
         has its lease. Call it on the loop; wait for it anywhere."""
-        end = self._awaited.setdefault(run, Future())
-        self._log_ends()
+        end = self._awaited.setdefault(attempt, Future())
+        self._resolve_ends()
         return end
 
     def give_up(self) -> None:
         """Resolve the futures of `end_of` for attempts that this ending worker could not settle."""
         while self._awaited:
-            run, end = self._awaited.popitem()
-            run.refused = True
+            attempt, end = self._awaited.popitem()
+            attempt.refused = True
             end.set_result(None)
 
-    def _log_ends(self) -> None:
-        gone = [run for run in self._awaited if self.held.get(run.grant.id) is not run]
-        for run in gone:
-            self._awaited.pop(run).set_result(None)
+    def _resolve_ends(self) -> None:
+        gone = [attempt for attempt in self._awaited if self.held.get(attempt.grant.id) is not attempt]
+        for attempt in gone:
+            self._awaited.pop(attempt).set_result(None)
 
-    def _let_go(self, run: Attempt) -> None:
+    def _let_go(self, attempt: Attempt) -> None:
         """Forget this attempt only: we may have claimed the job again before we learned that its last ending was
         stored. Its new lease must stay in `held`, or it would not be renewed."""
-        job_id = run.grant.id
-        if self.held.get(job_id) is run:
+        job_id = attempt.grant.id
+        if self.held.get(job_id) is attempt:
             del self.held[job_id]
 
     # -- attempts that ignore a stop --------------------------------------------------------------------------------
-    def abandon(self, run: Attempt) -> None:
+    def abandon(self, attempt: Attempt) -> None:
         """The handler runs on and keeps its unit of capacity."""
-        run.abandoned = True
-        self._count_abandoned(run, 1)
+        attempt.abandoned = True
+        self._count_abandoned(attempt, 1)
 
-    def came_back(self, run: Attempt) -> None:
-        say(logging.INFO, run.grant, "the abandoned handler has ended after all")
-        self._count_abandoned(run, -1)
+    def came_back(self, attempt: Attempt) -> None:
+        log_job(logging.INFO, attempt.grant, "the abandoned handler has ended after all")
+        self._count_abandoned(attempt, -1)
 
-    def _count_abandoned(self, run: Attempt, change: int) -> None:
-        if run.definition.is_async:
+    def _count_abandoned(self, attempt: Attempt, change: int) -> None:
+        if attempt.definition.is_async:
             self.abandoned_on_loop += change
         else:
             self.abandoned_in_threads += change
@@ -178,12 +180,12 @@ class Drain:
         """Stop running jobs at once."""
         self._hurry.set()
 
-    async def run(self, intake: asyncio.Task[None]) -> bool:
+    async def run(self, claimer: asyncio.Task[None]) -> bool:
         """Drain, after the claimer was requested to end. Returns False if the database did not take the last
         results."""
         ends_at = None if self.grace is None else time.monotonic() + self.grace
         # A claim that is under way may still bring jobs: they are handed back. An unreachable database may delay it.
-        await asyncio.wait([intake], timeout=self._patience(ends_at))
+        await asyncio.wait([claimer], timeout=self._patience(ends_at))
         # Executions outside this process need no grace: the next worker goes on watching them.
         self.attempts.leave_executions()
         if not await self._idle_in_time(ends_at):

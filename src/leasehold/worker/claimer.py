@@ -140,7 +140,7 @@ class Claimer:
         """Why the last claim failed."""
         self.progress_at = time.monotonic()
         """When the loop last completed a round, or began to wait for a place."""
-        self.waits_for_place = False
+        self.waits_for_room = False
 
     @property
     def in_trouble(self) -> bool:
@@ -179,7 +179,7 @@ class Claimer:
     async def run(self) -> None:
         """Claim until the drain, or in a burst until nothing is left."""
         if not self._settings.claims:
-            self.waits_for_place = True
+            self.waits_for_room = True
             while not self.draining:
                 await self._adopt_only()
         requested: ClaimUnderWay | None = None
@@ -188,8 +188,8 @@ class Claimer:
             if requested is None:
                 self._changed.clear()
                 room = self._room()
-                self.waits_for_place = room == NO_ROOM
-                if self.waits_for_place:
+                self.waits_for_room = room == NO_ROOM
+                if self.waits_for_room:
                     await self._changed.wait()
                     continue
                 requested = self._send_claim(room)
@@ -373,7 +373,7 @@ class Claimer:
 
     def _recover_lost_grants(self) -> list[Grant]:
         """After trouble, find leases in our name whose grant never reached us: they are ours."""
-        held = self._store.find_held(self._settings.name)
+        held = self._store.find_leases_of(self._settings.name)
         lost = {grant.id: grant for grant in held if grant.id not in self._attempts.held}
         # Jobs past their deadline must not run: only an execution elsewhere has to be taken over, and stopped.
         late = [

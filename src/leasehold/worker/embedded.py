@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 MOST_ATTEMPTS = 1000
 """Most attempts on the loop, and in threads. The caps decide; this is only a safety bound."""
 
-LAST_WORDS = 1.0
+THREAD_ENDS_WITHIN = 1.0
 """Seconds for the thread itself to end."""
 
 MOST_LOOKS = 1000
@@ -80,7 +80,7 @@ class EmbeddedWorker:
         self._pid = os.getpid()
         self._hosts: dict[str | None, _Host] = {}
         """Hosts by the worker name that the caller requested."""
-        self._looks = Looks()
+        self._looks = FirstSightings()
         self._starting = threading.Lock()
 
     def run(self, job: NewJob, max_running: int, store: JobStore | None = None) -> Enqueued:
@@ -131,7 +131,7 @@ class EmbeddedWorker:
             return self._looks.claim(store, job_id, host.worker, host.sites_for(store, job_id))
         except DatabaseUnreachable:
             # The job may have been granted, and only the reply was lost.
-            mine = [grant for grant in store.find_held(host.worker) if grant.id == job_id]
+            mine = [grant for grant in store.find_leases_of(host.worker) if grant.id == job_id]
             if mine and not host.holds(job_id):
                 return mine[0]
             return self._looks.claim(store, job_id, host.worker, host.sites_for(store, job_id))
@@ -162,7 +162,7 @@ class EmbeddedWorker:
             return host
 
 
-class Looks:
+class FirstSightings:
     """Keeps the first sighting of an expired lease for the next request of the same job: a takeover needs two."""
 
     def __init__(self) -> None:
@@ -277,21 +277,21 @@ class _Host:
             raise
         finally:
             # Everything is settled by now. The loop itself may wait for ever, for a thread of a handler that hangs.
-            self._thread.join(LAST_WORDS)
+            self._thread.join(THREAD_ENDS_WITHIN)
 
     def _begin(self, grant: Grant, sent_at: float, begun: Future[Begun]) -> None:
         attempts = self._worker.attempts
         try:
-            run = self._worker.starter.start_one(grant, sent_at)
-            end = attempts.end_of(run)
+            attempt = self._worker.starter.start_one(grant, sent_at)
+            end = attempts.end_of(attempt)
         except BaseException as error:
             begun.set_exception(error)
         else:
-            begun.set_result(Begun(end, lambda: self._stop(run), self._worker.deliverer.flush))
+            begun.set_result(Begun(end, lambda: self._stop(attempt), self._worker.hook_dispatcher.flush))
 
-    def _stop(self, run: Attempt) -> None:
+    def _stop(self, attempt: Attempt) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has just ended, and the attempt with it
-            self._worker.attempts.stop(run, "drain")
+            self._worker.attempts.stop(attempt, "drain")
 
     def _live(self) -> None:
         try:

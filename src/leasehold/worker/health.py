@@ -29,15 +29,15 @@ class Health:
 
 
 def judge(
-    intake: Claimer, attempts: Attempts, settler: Settler, settings: WorkerSettings, *, finished: bool
+    claimer: Claimer, attempts: Attempts, settler: Settler, settings: WorkerSettings, *, finished: bool
 ) -> Health:
     """Judge the worker. `finished`: it need not claim any more."""
     problems = []
-    waited = time.monotonic() - intake.progress_at
-    if waited > STUCK_AFTER and not intake.waits_for_place and not finished:
+    waited = time.monotonic() - claimer.progress_at
+    if waited > STUCK_AFTER and not claimer.waits_for_room and not finished:
         problems.append(f"no claim for {waited:.0f} s: a handler may block the event loop")
-    if intake.trouble is not None:
-        problems.append(f"no claims: {intake.trouble}")
+    if claimer.trouble is not None:
+        problems.append(f"no claims: {claimer.trouble}")
     elif settler.in_trouble:
         problems.append("the database does not accept results")
     if too_many_abandoned(attempts, settings):

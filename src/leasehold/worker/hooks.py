@@ -31,9 +31,9 @@ from leasehold.domain.hooks import (
     WEBHOOK_QUEUE,
     WEBHOOK_TASK,
     Delivery,
-    Happened,
     Listener,
     Notification,
+    PendingNotification,
     Webhook,
     delivery_job,
     is_public,
@@ -146,7 +146,7 @@ class HookDispatcher(Service):
         self.notified_tasks: Container[str] | None = None
         """The tasks whose successes have a listener; None: no task has one."""
         self.notifies_groups = False
-        self._unsent: deque[Happened] = deque(maxlen=MOST_UNDELIVERED)
+        self._unsent: deque[PendingNotification] = deque(maxlen=MOST_UNDELIVERED)
         self._registered = False
         self._touched_at = time.monotonic()
         self._forget_at = time.monotonic() + random.uniform(30, 300)
@@ -168,7 +168,7 @@ class HookDispatcher(Service):
         if hint != ANYTHING or self._serves:
             self.nudge()
 
-    def notify(self, happened: Happened) -> None:
+    def notify(self, happened: PendingNotification) -> None:
         """Send a notification that no transition in the database causes. Called on the loop; our thread delivers it."""
         self._unsent.append(happened)
         self.nudge()

@@ -95,10 +95,10 @@ class LeaseKeeper(Service):
         again, self._read_flags_again = self._read_flags_again, False
         if again:
             self._read_flags_at = self._flags_read_at + READ_FLAGS_GAP
-        held = {run.grant.id: run for run in self._attempts.unfinished()}
+        held = {attempt.grant.id: attempt for attempt in self._attempts.unfinished()}
         if not held:
             return
-        leases = {job_id: (run.grant.seq, run.grant.token) for job_id, run in held.items()}
+        leases = {job_id: (attempt.grant.seq, attempt.grant.token) for job_id, attempt in held.items()}
         flags = self._store.read_flags(leases)
         self.flag_reads += 1
         for job_id, flag in flags.items():
@@ -106,36 +106,40 @@ class LeaseKeeper(Service):
 
     def _renew(self, held: list[Attempt]) -> None:
         """Renew all leases in one statement, whichever was due."""
-        leases = {run.grant.id: run.grant.token for run in held}
+        leases = {attempt.grant.id: attempt.grant.token for attempt in held}
         sent_at = time.monotonic()
         renewals = {renewal.id: renewal for renewal in self._store.renew(leases)}
         self.beats += 1
-        for run in held:
+        for attempt in held:
             # Renewed or not, set the next time: a lost lease must not make the keeper spin.
-            run.renew_at = sent_at + run.heartbeat
-            renewal = renewals.get(run.grant.id)
+            attempt.renew_at = sent_at + attempt.heartbeat
+            renewal = renewals.get(attempt.grant.id)
             if renewal is not None:
-                self._renewed(run, renewal, sent_at)
-            elif not run.settled_at and not run.completed and self._attempts.held.get(run.grant.id) is run:
+                self._renewed(attempt, renewal, sent_at)
+            elif (
+                not attempt.settled_at
+                and not attempt.completed
+                and self._attempts.held.get(attempt.grant.id) is attempt
+            ):
                 # The lease is not ours any more, and not because we have just settled it.
-                self._attempts.on_lost(run)
+                self._attempts.on_lost(attempt)
 
-    def _renewed(self, run: Attempt, renewal: Renewal, sent_at: float) -> None:
+    def _renewed(self, attempt: Attempt, renewal: Renewal, sent_at: float) -> None:
         if renewal.extended:
-            run.renewed(sent_at)
+            attempt.renewed(sent_at)
         else:
             # The lease runs on as before: trusting it longer would let the handler go on while another worker has the
             # job.
-            run.renew_at = sent_at + min(run.heartbeat, RENEW_AGAIN_WITHIN)
+            attempt.renew_at = sent_at + min(attempt.heartbeat, RENEW_AGAIN_WITHIN)
         if renewal.stop_requested is None:
-            run.flag = None
+            attempt.flag = None
         else:
-            self._flagged(run, renewal.stop_requested)
+            self._flagged(attempt, renewal.stop_requested)
 
-    def _flagged(self, run: Attempt, flag: Flag) -> None:
-        if flag is not run.flag:
-            run.flag = flag
-            self._attempts.on_flag(run, flag)
+    def _flagged(self, attempt: Attempt, flag: Flag) -> None:
+        if flag is not attempt.flag:
+            attempt.flag = flag
+            self._attempts.on_flag(attempt, flag)
 
 
 def _due(held: list[Attempt]) -> float:

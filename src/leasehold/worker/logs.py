@@ -25,7 +25,7 @@ from leasehold.worker.settings import WorkerSettings
 
 jobs_logger = logging.getLogger("leasehold.jobs")
 
-_SAID = {State.FAILED: "failed", State.TIMED_OUT: "timed out"}
+_STATE_TEXT = {State.FAILED: "failed", State.TIMED_OUT: "timed out"}
 
 
 def fields_of(job: Grant | Reaped) -> dict[str, Any]:
@@ -35,7 +35,7 @@ def fields_of(job: Grant | Reaped) -> dict[str, Any]:
     return details
 
 
-def say(level: int, job: Grant | Reaped, text: str, *values: object) -> None:
+def log_job(level: int, job: Grant | Reaped, text: str, *values: object) -> None:
     if jobs_logger.isEnabledFor(level):
         jobs_logger.log(level, f"job %s (%s): {text}", job.id, job.task, *values, extra=fields_of(job))
 
@@ -43,7 +43,7 @@ def say(level: int, job: Grant | Reaped, text: str, *values: object) -> None:
 def log_starts(grants: Sequence[Grant]) -> None:
     if jobs_logger.isEnabledFor(logging.DEBUG):
         for grant in grants:
-            say(logging.DEBUG, grant, "attempt %d starts", grant.attempt)
+            log_job(logging.DEBUG, grant, "attempt %d starts", grant.attempt)
 
 
 def log_ends(
@@ -52,35 +52,35 @@ def log_ends(
     """Log the endings that the database accepted. `decided`: the current rows of jobs that did not plainly succeed."""
     if not decided and not jobs_logger.isEnabledFor(logging.INFO):
         return
-    for run, outcome in batch:
-        job = decided.get(run.grant.id)
-        if run in fenced:
+    for attempt, outcome in batch:
+        job = decided.get(attempt.grant.id)
+        if attempt in fenced:
             continue
         if job is not None and job.state is not State.SUCCEEDED:
-            _log_decided(run.grant, outcome, job)
+            _log_decided(attempt.grant, outcome, job)
         elif type(outcome) is Success:
-            log_success(run)
+            log_success(attempt)
         else:
             # An earlier try was stored, but its reply was lost.
-            say(logging.INFO, run.grant, "attempt %d has ended", run.grant.attempt)
+            log_job(logging.INFO, attempt.grant, "attempt %d has ended", attempt.grant.attempt)
 
 
-def log_success(run: Attempt) -> None:
-    took = time.monotonic() - run.started_at
-    say(logging.INFO, run.grant, "attempt %d succeeded after %.3f s", run.grant.attempt, took)
+def log_success(attempt: Attempt) -> None:
+    took = time.monotonic() - attempt.started_at
+    log_job(logging.INFO, attempt.grant, "attempt %d succeeded after %.3f s", attempt.grant.attempt, took)
 
 
 def _log_decided(grant: Grant, outcome: Outcome, job: Job) -> None:
     error = getattr(outcome, "error", None)
     why = job.reason or (error and (job.error or "").partition("\n")[0]) or ""
     details = f": {why}" if why else ""
-    if job.state in _SAID:
-        said = _SAID[job.state]
-        say(logging.ERROR, grant, "attempt %d %s: %s", grant.attempt, said, job.error or job.reason)
+    if job.state in _STATE_TEXT:
+        ended = _STATE_TEXT[job.state]
+        log_job(logging.ERROR, grant, "attempt %d %s: %s", grant.attempt, ended, job.error or job.reason)
     elif job.state is State.QUEUED:
         ended = "snoozed" if isinstance(outcome, Snoozed) else "failed" if error else "was given back"
         level = logging.WARNING if error else logging.INFO
-        say(
+        log_job(
             level,
             grant,
             "attempt %d %s, next try %s%s",
@@ -90,16 +90,16 @@ def _log_decided(grant: Grant, outcome: Outcome, job: Job) -> None:
             details,
         )
     elif job.orphan:
-        say(logging.INFO, grant, "attempt %d lives on without this worker%s", grant.attempt, details)
+        log_job(logging.INFO, grant, "attempt %d lives on without this worker%s", grant.attempt, details)
     else:
-        said = "was cancelled" if job.state is State.CANCELLED else f"is {job.state.value}"
-        say(logging.INFO, grant, "attempt %d %s%s", grant.attempt, said, details)
+        ended = "was cancelled" if job.state is State.CANCELLED else f"is {job.state.value}"
+        log_job(logging.INFO, grant, "attempt %d %s%s", grant.attempt, ended, details)
 
 
 def log_loss(lost: Reaped) -> None:
     now = "orphaned: its run may still be alive" if lost.orphan else lost.state.value
     text = "attempt %d was lost with its worker %s; now %s"
-    say(logging.WARNING, lost, text, lost.attempt, lost.worker, now)
+    log_job(logging.WARNING, lost, text, lost.attempt, lost.worker, now)
 
 
 def _when(due: datetime) -> str:
@@ -136,9 +136,9 @@ class RunRecord(logging.LogRecord):
     with `extra={"job": …}` if the record already has a `job`, and the handler's own fields win."""
 
     def getMessage(self) -> str:
-        run = current_run.get()
-        if run is not None:
-            grant, fields = run.grant, self.__dict__
+        attempt = current_run.get()
+        if attempt is not None:
+            grant, fields = attempt.grant, self.__dict__
             fields.setdefault("job", grant.id)
             fields.setdefault("task", grant.task)
             fields.setdefault("attempt", grant.attempt)
@@ -199,12 +199,12 @@ class LogCapture(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._stand_in(record)
-        run = current_run.get()
+        attempt = current_run.get()
         # Another worker in this process has its own handler; our own records are about the job, not from it.
-        if run is None or run.writer is not self._events or record.name.startswith("leasehold."):
+        if attempt is None or attempt.writer is not self._events or record.name.startswith("leasehold."):
             return
         try:
-            run.log_line(self.format(record))
+            attempt.log_line(self.format(record))
         except Exception:
             self.handleError(record)
 

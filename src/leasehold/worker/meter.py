@@ -21,7 +21,7 @@ from leasehold.run.attempt import Attempt
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
-WHOSE: Callable[[Grant], tuple[str | None, str, str]] = itemgetter(
+TENANT_QUEUE_TASK: Callable[[Grant], tuple[str | None, str, str]] = itemgetter(
     *map(Grant._fields.index, ("tenant", "queue", "task"))
 )
 """All three fields in one call: this runs for every job."""
@@ -45,25 +45,25 @@ class Meter:
         good: dict[tuple[str | None, str, str], Times] = {}
         found = {"succeeded": good}
         plain = not decided and not fenced
-        for run, outcome in batch:
-            grant, some = run.grant, good
+        for attempt, outcome in batch:
+            grant, some = attempt.grant, good
             if not plain or type(outcome) is not Success:
-                if run in fenced:
+                if attempt in fenced:
                     continue
                 job = decided.get(grant.id) if decided else None
                 some = found.setdefault(run_outcome(type(outcome), job.state if job else None), {})
-            whose = WHOSE(grant)
+            whose = TENANT_QUEUE_TASK(grant)
             times = some.get(whose)
             if times is None:
                 times = some[whose] = Times()
-            if started_at := run.started_at:
+            if started_at := attempt.started_at:
                 waited = grant.waited
                 if waited is not None:
-                    times.waits.append(waited + started_at - run.held_at)
+                    times.waits.append(waited + started_at - attempt.held_at)
                 else:
                     # Adopted: it has run before.
                     started_at -= grant.execution_age or 0.0
-                times.runs.append(run.settled_at - started_at)
+                times.runs.append(attempt.settled_at - started_at)
             else:
                 times.unseen += 1
         with self._lock:

@@ -87,7 +87,7 @@ class ExecutionCleanup(Service):
 
     def _look(self, runner: AnyRunner) -> None:
         for name in runner.names():
-            if self._is_over(name):
+            if self._is_superseded(name):
                 # Alive or not: the job has gone on without the execution.
                 runner.stop(name, 0.0)
                 if runner.remove(name):
@@ -95,7 +95,7 @@ class ExecutionCleanup(Service):
         if self._rounds % TOMBSTONES_EVERY == 0:
             runner.sweep(TOMBSTONES_FOR)
 
-    def _is_over(self, name: str) -> bool:
+    def _is_superseded(self, name: str) -> bool:
         """Whether its job names another execution, or none: names are stored before a start. False for unknown jobs."""
         job_id = job_of(name)
         if job_id is None:

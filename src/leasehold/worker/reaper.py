@@ -60,16 +60,16 @@ class Reaper(Service):
         self._seen = {(s.id, s.token, s.expires_at): s for s in found}
         self._seen |= {key: before[key] for key in self._seen.keys() & before.keys()}
         now = self._looked_at = found[0].seen_at if found else 0.0
-        held_back = self._brake(now)
+        allowed = self._brake(now)
         ripe = [sighting for sighting in self._seen.values() if sighting.reapable_at <= now]
-        reaped = self._store.reap(ripe[:held_back])
+        reaped = self._store.reap(ripe[:allowed])
         # Leases that could not be reaped now, because of a lock or the brake, wait for the next sweep.
         waits = [s.reapable_at - now for s in self._seen.values() if s.reapable_at > now]
-        self.ripens_in = min(waits, default=None) if held_back is None else None
-        self._log(reaped)
+        self.ripens_in = min(waits, default=None) if allowed is None else None
+        self._report(reaped)
         expired = self._store.expire()
-        if any(job.state is State.QUEUED for job in expired):
-            # Its question was not answered in time; the job goes on without the answer.
+        # A question that was not answered in time queues its job, which goes on without the answer.
+        if reaped or any(job.state is State.QUEUED for job in expired):
             self._store.notify_workers()
         if reaped or any(job.group is not None for job in expired):
             self._store.notify_watchers()
@@ -92,12 +92,11 @@ class Reaper(Service):
         ripe_at = [s.reapable_at for s in self._seen.values() if s.expires_in <= 0 or s.ahead]
         return max(0.0, max(ripe_at, default=0.0) - self._looked_at)
 
-    def _log(self, reaped: list[Reaped]) -> None:
+    def _report(self, reaped: list[Reaped]) -> None:
         for lost in reaped:
             log_loss(lost)
         if reaped:
             self._meter.count_losses(reaped)
-            self._store.notify_workers()
 
     def _brake(self, now: float) -> int | None:
         """Return how many leases may be reaped now; None: all. Many silent leases of several workers, more than half of

@@ -25,7 +25,7 @@ from leasehold.stores.results import Ending, Settled
 from leasehold.worker.hooks import HookDispatcher
 from leasehold.worker.logs import log_ends
 from leasehold.worker.meter import Meter
-from leasehold.worker.writers import EventWriter
+from leasehold.worker.writers import UpdateWriter
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -69,7 +69,7 @@ class Settler:
     store: JobStore
     worker: str
     executor: Executor
-    events: EventWriter
+    events: UpdateWriter
     hooks: HookDispatcher
     meter: Meter
     on_settled: Callable[[Sequence[Attempt], Sequence[Attempt]], None]
@@ -90,11 +90,11 @@ class Settler:
     def in_trouble(self) -> bool:
         return self._batches_in_doubt > 0
 
-    def put(self, run: Attempt, outcome: Outcome) -> None:
+    def put(self, attempt: Attempt, outcome: Outcome) -> None:
         # In this order: the keeper must not take our own settle for a lost lease.
-        run.settled_at = time.monotonic()
+        attempt.settled_at = time.monotonic()
         waiting = self._waiting
-        waiting.append((run, outcome))
+        waiting.append((attempt, outcome))
         if not 1 < len(waiting) < LARGE_BATCH:
             # Between these two sizes `_may_send` gives the same answer until the batch under way ends.
             self._more.set()
@@ -211,37 +211,37 @@ class Settler:
         locked: list[Entry] = []
         if settled.locked:
             ids = set(settled.locked)
-            batch, locked = _split(batch, lambda run: run.grant.id in ids)
-        runs = [run for run, _ in batch]
-        fenced = self._fenced(runs, set(settled.fenced), doubtful) if settled.fenced else []
+            batch, locked = _split(batch, lambda attempt: attempt.grant.id in ids)
+        attempts = [attempt for attempt, _ in batch]
+        fenced = self._fenced(attempts, set(settled.fenced), doubtful) if settled.fenced else []
         log_ends(batch, settled.decided, fenced)
         self.meter.count(batch, settled.decided, fenced)
         self._notify(settled, effects)
-        accepted = [run for run in runs if run not in fenced] if fenced else runs
+        accepted = [attempt for attempt in attempts if attempt not in fenced] if fenced else attempts
         return Written(accepted, fenced, unfinished + locked)
 
     def _finish_streams(self, batch: list[Entry]) -> tuple[list[Entry], list[Entry]]:
         """Write the attempts' updates before their endings: a reader who sees a job at rest sees all its updates. The
         second list holds the entries whose rows are locked: they must be tried again."""
-        streams = [run.stream for run, _ in batch if run.stream is not None]
+        streams = [attempt.stream for attempt, _ in batch if attempt.stream is not None]
         unwritten = self.events.finish(streams) if streams else None
-        return _split(batch, lambda run: run.stream in unwritten) if unwritten else (batch, [])
+        return _split(batch, lambda attempt: attempt.stream in unwritten) if unwritten else (batch, [])
 
     def _endings_of(self, batch: list[Entry], doubtful: bool) -> tuple[list[Ending], Effects]:
         """Return the endings to send, without those that an earlier try has stored. One loop does it all: it runs for
         every job."""
-        stored = self._arrived([run for run, _ in batch]) if doubtful else set()
+        stored = self._arrived([attempt for attempt, _ in batch]) if doubtful else set()
         endings, frees, grouped, listened = [], False, False, False
         tasks = self.hooks.notified_tasks
-        for run, outcome in batch:
-            grant = run.grant
+        for attempt, outcome in batch:
+            grant = attempt.grant
             special = grant.special
             if tasks is not None and grant.task in tasks:
                 # The path of tied jobs looks for listeners; that of plain jobs does not.
                 special, listened = max(special, TIED), True
-            if run not in stored:
+            if attempt not in stored:
                 endings.append(Ending(grant.id, grant.token, outcome, grant.seq, special))
-            if grant.lane is not None or run.holds_slots or type(outcome) is not Success:
+            if grant.lane is not None or attempt.holds_slots or type(outcome) is not Success:
                 frees = True
             if grant.group is not None:
                 grouped = True
@@ -257,20 +257,20 @@ class Settler:
         elif settled.decided:
             self.hooks.hint()
 
-    def _fenced(self, runs: Sequence[Attempt], refused: set[str], doubtful: bool) -> list[Attempt]:
+    def _fenced(self, attempts: Sequence[Attempt], refused: set[str], doubtful: bool) -> list[Attempt]:
         """Return the refused attempts, except those whose ending is stored after all: an earlier try, or a
         `ctx.complete` whose reply was lost, may have been on its way at the last read."""
-        fenced = [run for run in runs if run.grant.id in refused]
-        landed = self._arrived([run for run in fenced if doubtful or run.in_doubt])
-        return [run for run in fenced if run not in landed]
+        fenced = [attempt for attempt in attempts if attempt.grant.id in refused]
+        landed = self._arrived([attempt for attempt in fenced if doubtful or attempt.in_doubt])
+        return [attempt for attempt in fenced if attempt not in landed]
 
-    def _arrived(self, runs: Sequence[Attempt]) -> set[Attempt]:
+    def _arrived(self, attempts: Sequence[Attempt]) -> set[Attempt]:
         """Attempts whose ending the database has."""
-        if not runs:
+        if not attempts:
             return set()
-        leases = {run.grant.id: run.grant.token for run in runs}
+        leases = {attempt.grant.id: attempt.grant.token for attempt in attempts}
         verdicts = self.store.read_settlements(leases, self.worker)
-        return {run for run in runs if verdicts[run.grant.id] == "done"}
+        return {attempt for attempt in attempts if verdicts[attempt.grant.id] == "done"}
 
 
 def _split(batch: list[Entry], is_locked: Callable[[Attempt], bool]) -> tuple[list[Entry], list[Entry]]:

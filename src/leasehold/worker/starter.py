@@ -28,7 +28,7 @@ from leasehold.worker.meter import Meter
 from leasehold.worker.process.attempt import ProcessAttempt, Processes
 from leasehold.worker.service import HandlerThreads
 from leasehold.worker.settler import Settler
-from leasehold.worker.writers import EventWriter
+from leasehold.worker.writers import UpdateWriter
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -55,7 +55,7 @@ class Starter:
     meter: Meter
     journal: Journal
     executions: Executions
-    events: EventWriter
+    events: UpdateWriter
     processes: Processes
     resources: Any
     on_freed: Callable[[], None]
@@ -67,7 +67,7 @@ class Starter:
         self.on_loop = 0
         self.in_threads = 0
         self.external = 0
-        self._queued: dict[Attempt, None] = {}
+        self._waiting_for_thread: dict[Attempt, None] = {}
         """Attempts waiting for a thread. `pop` is atomic: the thread or the watchdog that pops one owns it."""
         self._left_threads: deque[tuple[Attempt, Outcome | None, float]] = deque()
         self._collecting = False
@@ -80,8 +80,8 @@ class Starter:
         began_at = time.monotonic()
         log_starts(grants)
         # Hold all before the first begins: it may run for long, and the leases of the others must be renewed.
-        for run in self._hold(grants, sent_at):
-            self._begin(run)
+        for attempt in self._hold(grants, sent_at):
+            self._begin(attempt)
             if time.monotonic() - began_at > LONGEST_TURN:
                 # Handlers may compute before they first wait. Let others have the loop in between.
                 await asyncio.sleep(0)
@@ -90,71 +90,75 @@ class Starter:
     def start_one(self, grant: Grant, sent_at: float) -> Attempt:
         """Start a job that was granted to this worker outside its queues. Call this on the loop."""
         log_starts([grant])
-        (run,) = self._hold([grant], sent_at)
-        self._begin(run)
-        return run
+        (attempt,) = self._hold([grant], sent_at)
+        self._begin(attempt)
+        return attempt
 
     def hand_back(self, grants: Sequence[Grant], reason: str) -> None:
         """Hand back leases that came too late to be used."""
         now = time.monotonic()
         for grant in grants:
-            run = Attempt(grant, self.tasks[grant.task], now, now)
-            self.attempts.held[grant.id] = run
-            self.keeper.expect(run.renew_at)
+            attempt = Attempt(grant, self.tasks[grant.task], now, now)
+            self.attempts.held[grant.id] = attempt
+            self.keeper.expect(attempt.renew_at)
             # Another worker must watch an execution that may be alive; the job must not run again beside it.
-            self.settler.put(run, Detached(reason) if grant.execution_site else HandedBack(reason))
+            self.settler.put(attempt, Detached(reason) if grant.execution_site else HandedBack(reason))
 
     def _hold(self, grants: Sequence[Grant], sent_at: float) -> list[Attempt]:
         """Make the attempts: from here on their leases are renewed and they take places; no handler has begun yet."""
         tasks, held, now = self.tasks, self.attempts.held, time.monotonic()
         journal, events, resources = self.journal, self.events, self.resources
-        runs = []
+        attempts = []
         on_loop = externals = 0
         renew_at = float("inf")
         for grant in grants:
             definition = tasks[grant.task]
-            run: Attempt
+            attempt: Attempt
             if definition.external is not None:
-                run = external = ExternalAttempt(grant, definition, now, sent_at, journal, events, resources)
+                attempt = external = ExternalAttempt(
+                    grant, definition, now, sent_at, journal, events, resources
+                )
                 external.prepare(definition.external, self.executions)
                 externals += 1
             elif definition.in_process:
-                run = in_process = ProcessAttempt(grant, definition, now, sent_at, journal, events)
+                attempt = in_process = ProcessAttempt(grant, definition, now, sent_at, journal, events)
                 in_process.processes = self.processes
             else:
-                run = Attempt(grant, definition, now, sent_at, journal, events, resources)
+                attempt = Attempt(grant, definition, now, sent_at, journal, events, resources)
                 on_loop += definition.is_async
             if grant.seconds_left is not None:
-                run.deadline_at = now + grant.seconds_left
-            if run.renew_at < renew_at:
-                renew_at = run.renew_at
-            held[grant.id] = run
-            runs.append(run)
+                attempt.deadline_at = now + grant.seconds_left
+            if attempt.renew_at < renew_at:
+                renew_at = attempt.renew_at
+            held[grant.id] = attempt
+            attempts.append(attempt)
         self.on_loop += on_loop
         self.external += externals
-        self.in_threads += len(runs) - on_loop - externals
+        self.in_threads += len(attempts) - on_loop - externals
         self.keeper.expect(renew_at)
-        return runs
+        return attempts
 
-    def _begin(self, run: Attempt) -> None:
-        definition = run.definition
+    def _begin(self, attempt: Attempt) -> None:
+        definition = attempt.definition
         if definition.is_async and definition.external is None:
-            start_task(self._loop, run, self._steps(run, self._left_loop))
-        elif isinstance(run, ExternalAttempt):
-            self.attempts.end_of(run).add_done_callback(lambda _: self.executions.settled(run))
-            start_task(self._loop, run, self._steps(run, self._left_external))
+            start_task(self._loop, attempt, self._steps(attempt, self._ended_on_loop))
+        elif isinstance(attempt, ExternalAttempt):
+            self.attempts.end_of(attempt).add_done_callback(
+                lambda _: self.executions.remove_when_settled(attempt)
+            )
+            start_task(self._loop, attempt, self._steps(attempt, self._left_external))
         else:
-            self._queued[run] = None
-            self._threads.submit(lambda: self._run_in_thread(run))
+            self._waiting_for_thread[attempt] = None
+            self._threads.submit(lambda: self._run_in_thread(attempt))
 
-    def _run_in_thread(self, run: Attempt) -> None:
-        if self._queued.pop(run, run) is run:
+    def _run_in_thread(self, attempt: Attempt) -> None:
+        if self._waiting_for_thread.pop(attempt, attempt) is attempt:
             return  # taken back: it had waited too long for a thread
-        run_here(self._steps(run, self._left_thread))
+        run_here(self._steps(attempt, self._left_thread))
         current_run.set(None)  # the thread outlives the attempt and must not keep it
 
-    def _steps(self, run: Attempt, ended: Ended) -> Coroutine[Any, Any, None]:
-        return run.run(ended) if self.tracing is None else run_traced(self.tracing, run, ended)
+    def _steps(self, attempt: Attempt, ended: Ended) -> Coroutine[Any, Any, None]:
+        return attempt.run(ended) if self.tracing is None else run_traced(self.tracing, attempt, ended)
 
     @property
     def thread_room(self) -> int:
@@ -163,77 +167,82 @@ class Starter:
         ahead = min(int(AHEAD / max(self._pace, 1e-6)), MOST_AHEAD) * self.thread_count
         return self.thread_count + ahead - self.in_threads
 
-    def take_back(self, now: float) -> None:
+    def hand_back_waiting(self, now: float) -> None:
         """Hand back attempts that have waited too long for a thread: another worker may have a free one."""
-        for run in list(self._queued):
-            if now < run.held_at + LONGEST_IN_LINE or self._queued.pop(run, run) is run:
+        for attempt in list(self._waiting_for_thread):
+            if (
+                now < attempt.held_at + LONGEST_IN_LINE
+                or self._waiting_for_thread.pop(attempt, attempt) is attempt
+            ):
                 continue  # it has just begun
             self._pace = UNHURRIED
             self.in_threads -= 1
             self.on_freed()
-            self.settler.put(run, HandedBack(NO_THREAD))
+            self.settler.put(attempt, HandedBack(NO_THREAD))
 
     # -- end -------------------------------------------------------------------------------------------------------
-    def _left_external(self, run: Attempt, outcome: Outcome | None) -> None:
+    def _left_external(self, attempt: Attempt, outcome: Outcome | None) -> None:
         self.external -= 1
-        self._left(run, outcome)
+        self._left(attempt, outcome)
 
-    def _left_loop(self, run: Attempt, outcome: Outcome | None) -> None:
+    def _ended_on_loop(self, attempt: Attempt, outcome: Outcome | None) -> None:
         self.on_loop -= 1
-        if outcome is None or run.abandoned or run.completed:
-            self._left(run, outcome)
+        if outcome is None or attempt.abandoned or attempt.completed:
+            self._left(attempt, outcome)
         else:
             # `_left` and `conclude`, inlined: this runs for every job.
             self.on_freed()
-            self.settler.put(run, outcome)
+            self.settler.put(attempt, outcome)
 
-    def _left(self, run: Attempt, outcome: Outcome | None) -> None:
+    def _left(self, attempt: Attempt, outcome: Outcome | None) -> None:
         self.on_freed()
-        if run.abandoned:
-            self.attempts.came_back(run)
+        if attempt.abandoned:
+            self.attempts.came_back(attempt)
         else:
-            self.conclude(run, outcome)
+            self.conclude(attempt, outcome)
 
-    def _left_thread(self, run: Attempt, outcome: Outcome | None) -> None:
+    def _left_thread(self, attempt: Attempt, outcome: Outcome | None) -> None:
         """Runs in the thread."""
-        self._left_threads.append((run, outcome, time.monotonic() - run.started_at))
+        self._left_threads.append((attempt, outcome, time.monotonic() - attempt.started_at))
         if not self._collecting:
             # One wake-up covers every thread that ends before the loop runs; waking it is expensive.
             self._collecting = True
             try:
                 self._loop.call_soon_threadsafe(self._collect)
             except RuntimeError:
-                logger.warning("job %s ended after its worker; its lease will run out", run.grant.id)
+                logger.warning("job %s ended after its worker; its lease will run out", attempt.grant.id)
 
     def _collect(self) -> None:
         """Process the attempts that have ended in threads."""
         # Reset the flag first: attempts added from here on request another call.
         self._collecting = False
         while self._left_threads:
-            run, outcome, seconds = self._left_threads.popleft()
+            attempt, outcome, seconds = self._left_threads.popleft()
             self._pace += (seconds - self._pace) * (1.0 if seconds > self._pace else 0.1)
             self.in_threads -= 1
-            if run.abandoned:
-                self.attempts.came_back(run)
+            if attempt.abandoned:
+                self.attempts.came_back(attempt)
             else:
-                self.conclude(run, outcome)
+                self.conclude(attempt, outcome)
         self.on_freed()
 
-    def conclude(self, run: Attempt, outcome: Outcome | None) -> None:
+    def conclude(self, attempt: Attempt, outcome: Outcome | None) -> None:
         """Pass on the outcome; None: another worker has the lease."""
-        if run.completed:
+        if attempt.completed:
             if not isinstance(outcome, Success):
                 logger.warning(
-                    "job %s has succeeded; what came after ctx.complete is ignored: %s", run.grant.id, outcome
+                    "job %s has succeeded; what came after ctx.complete is ignored: %s",
+                    attempt.grant.id,
+                    outcome,
                 )
-            run.settled_at = time.monotonic()
-            log_success(run)
-            self.meter.count([(run, Success())])
-            self.attempts.settled([run], [])
+            attempt.settled_at = time.monotonic()
+            log_success(attempt)
+            self.meter.count([(attempt, Success())])
+            self.attempts.settled([attempt], [])
         elif outcome is None:
-            self.attempts.drop(run)
+            self.attempts.drop(attempt)
         else:
-            self.settler.put(run, outcome)
+            self.settler.put(attempt, outcome)
 
     def close(self) -> None:
         self._threads.close()
@@ -241,13 +250,17 @@ class Starter:
 
 if sys.version_info >= (3, 12):
 
-    def start_task(loop: asyncio.AbstractEventLoop, run: Attempt, steps: Coroutine[Any, Any, None]) -> None:
+    def start_task(
+        loop: asyncio.AbstractEventLoop, attempt: Attempt, steps: Coroutine[Any, Any, None]
+    ) -> None:
         """Begin at once; an attempt that never has to wait is done when this returns, without a turn of the loop."""
-        task = asyncio.Task(steps, loop=loop, name=run.grant.id, eager_start=True)
+        task = asyncio.Task(steps, loop=loop, name=attempt.grant.id, eager_start=True)
         if not task.done():
-            run.task = task
+            attempt.task = task
 else:
 
-    def start_task(loop: asyncio.AbstractEventLoop, run: Attempt, steps: Coroutine[Any, Any, None]) -> None:
+    def start_task(
+        loop: asyncio.AbstractEventLoop, attempt: Attempt, steps: Coroutine[Any, Any, None]
+    ) -> None:
         # Not by the loop's task factory: that is for tasks that handlers make (`run/exceptions.py`).
-        run.task = asyncio.Task(steps, loop=loop, name=run.grant.id)
+        attempt.task = asyncio.Task(steps, loop=loop, name=attempt.grant.id)

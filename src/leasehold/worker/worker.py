@@ -41,7 +41,7 @@ from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
 from leasehold.worker.starter import Starter
 from leasehold.worker.watchdog import StallWatch, Watchdog
-from leasehold.worker.writers import BatchWriter, EventWriter
+from leasehold.worker.writers import BatchWriter, UpdateWriter
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -141,11 +141,11 @@ class Worker:
             if self.settings.burst:
                 # Enqueue what is due before the first claim: a burst runs no scheduler in the background.
                 await _threads.call(self._scheduler.once)
-            await _threads.call(self.deliverer.register)
+            await _threads.call(self.hook_dispatcher.register)
             for role in self._roles:
                 role.start()
             self._coroutines = [
-                asyncio.create_task(self._intake_until_done(), name="leasehold intake"),
+                asyncio.create_task(self._claim_until_done(), name="leasehold claimer"),
                 asyncio.create_task(self.settler.run(), name="leasehold settler"),
                 asyncio.create_task(self._watchdog.run(), name="leasehold watch"),
             ]
@@ -181,8 +181,8 @@ class Worker:
         """Set when there may be work, or a free place for it: the claimer waits for this."""
         freed = self._changed.set
         self._executor = StoreThreads()
-        self.events = EventWriter(store)
-        self.deliverer = HookDispatcher(store, self._hooks, make_delivery, self._serve_webhooks)
+        self.events = UpdateWriter(store)
+        self.hook_dispatcher = HookDispatcher(store, self._hooks, make_delivery, self._serve_webhooks)
         self.attempts = Attempts(loop, freed)
         self.keeper = LeaseKeeper(store.another(), self.attempts, lambda: self._wakeups.listens)
         self.meter = Meter(store)
@@ -191,7 +191,7 @@ class Worker:
             settings.name,
             self._executor,
             self.events,
-            self.deliverer,
+            self.hook_dispatcher,
             self.meter,
             self.attempts.settled,
         )
@@ -216,7 +216,7 @@ class Worker:
             on_freed=freed,
             tracing=settings.tracing,
         )
-        self._intake = Claimer(
+        self._claimer = Claimer(
             store,
             self._tasks,
             settings,
@@ -225,9 +225,9 @@ class Worker:
             starter=self.starter,
             settler=self.settler,
             changed=self._changed,
-            on_work=self._wakeups.stir,
+            on_work=self._wakeups.expect_more,
         )
-        stalls = StallWatch(self.events, self.deliverer, self.attempts.stop)
+        stalls = StallWatch(self.events, self.hook_dispatcher, self.attempts.stop)
         self._watchdog = Watchdog(self.attempts, self.starter, stalls, settings.stop_grace, self._abandoned)
         self._scheduler = Scheduler(
             store, settings.name, self._tasks, self._schedules, starting=not settings.burst
@@ -238,17 +238,17 @@ class Worker:
             Reaper(store, settings.sweep, self.meter),
             self._presence,
             self.events,
-            self.deliverer,
+            self.hook_dispatcher,
             LogFields(),
         ]
-        if not self._wakeups.call(lambda hint: self._received(loop, hint)):
+        if not self._wakeups.subscribe(lambda hint: self._received(loop, hint)):
             self._roles.append(Service("wake-ups", lambda: self._receive(loop)))
         if settings.capture_logs:
             self._roles.append(LogCapture(self.events))
         if settings.claims and not settings.burst:
             self._roles.append(self._scheduler)
-        if self._intake.sites and not settings.tenants:
-            self._roles.append(ExecutionCleanup(store, lambda: self._intake.runners))
+        if self._claimer.sites and not settings.tenants:
+            self._roles.append(ExecutionCleanup(store, lambda: self._claimer.runners))
         if settings.prunes:
             self._roles.append(Pruner(store, settings.retention, settings.audit_retention))
         if settings.health_file is not None:
@@ -271,7 +271,7 @@ class Worker:
     def _begin_drain(self) -> None:
         logger.info("draining: no new jobs; %d running", len(self.attempts.unfinished()))
         self._scheduler.retire()
-        self._intake.drain()
+        self._claimer.drain()
         self._finished.set()
 
     def _stop_claiming(self) -> None:
@@ -279,23 +279,23 @@ class Worker:
         on meanwhile, and their grace begins when the worker's block ends."""
         logger.info("SIGTERM: no new jobs; %d running", len(self.attempts.unfinished()))
         self._scheduler.retire()
-        self._intake.drain()
+        self._claimer.drain()
         self._presence.nudge()
 
     def sites_of(self, task: str) -> list[str]:
         """The sites where this worker can adopt executions of the task."""
-        return self._intake.sites_of(task)
+        return self._claimer.sites_of(task)
 
     def health(self) -> Health:
         """Whether the worker is healthy, and what is wrong if not."""
         return judge(
-            self._intake, self.attempts, self.settler, self.settings, finished=self._finished.is_set()
+            self._claimer, self.attempts, self.settler, self.settings, finished=self._finished.is_set()
         )
 
     # -- roles -----------------------------------------------------------------------------------------------------
-    async def _intake_until_done(self) -> None:
-        await self._intake.run()
-        if self._intake.draining:
+    async def _claim_until_done(self) -> None:
+        await self._claimer.run()
+        if self._claimer.draining:
             # A claim that was under way may still have brought jobs; they are handed back.
             logger.info("claiming has stopped")
         self._finished.set()
@@ -326,10 +326,10 @@ class Worker:
         if Hint.WORK in hint:
             self._call_on(loop, self._changed.set)
         if Hint.HOOKS in hint:
-            self.deliverer.hint(hint)
+            self.hook_dispatcher.hint(hint)
 
     def _serve_webhooks(self) -> None:
-        self._call_on(self._loop, self._intake.serve_webhooks)
+        self._call_on(self._loop, self._claimer.serve_webhooks)
 
     def _call_on(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has just ended
@@ -343,13 +343,13 @@ class Worker:
         self._store.beat_worker(
             WorkerCard(
                 name=self.settings.name,
-                queues=self._intake.queues,
-                tasks=self._intake.tasks,
+                queues=self._claimer.queues,
+                tasks=self._claimer.tasks,
                 tenants=self.settings.tenants,
-                sites=tuple(self._intake.sites),
+                sites=tuple(self._claimer.sites),
                 concurrency=self.settings.concurrency + self.settings.threads if self.settings.claims else 0,
                 running=health.running,
-                draining=self._intake.draining or self._finished.is_set(),
+                draining=self._claimer.draining or self._finished.is_set(),
                 version=self._version,
             )
         )
@@ -359,7 +359,7 @@ class Worker:
     # -- end -------------------------------------------------------------------------------------------------------
     async def _end(self) -> None:
         self._scheduler.retire()
-        self._intake.drain()
+        self._claimer.drain()
         self._finished.set()
         self._presence.nudge()
         if not await self._drain.run(self._coroutines[0]):

@@ -29,7 +29,7 @@ logger = logging.getLogger("leasehold.worker")
 REPORTS_IDLE = 60.0
 
 
-class EventWriter(Service):
+class UpdateWriter(Service):
     def __init__(self, store: JobStore) -> None:
         super().__init__("event writer", self._beat, first=REPORTS_IDLE, slowest=1.0)
         self._store = store
@@ -51,12 +51,12 @@ class EventWriter(Service):
                 self.write(list(self._open))
 
     # -- from the handlers -----------------------------------------------------------------------------------------
-    def stream_of(self, run: Emitter) -> RunStream:
+    def stream_of(self, attempt: Emitter) -> RunStream:
         """Return one stream per attempt, whichever thread reports first: two streams would use the same places."""
         with self._changed:
-            if run.stream is None:
-                run.stream = RunStream(run.grant)
-            return run.stream
+            if attempt.stream is None:
+                attempt.stream = RunStream(attempt.grant)
+            return attempt.stream
 
     def put(
         self, stream: RunStream, kind: str, data: str | None = None, key: str | None = None, text: str = ""
@@ -117,10 +117,10 @@ class EventWriter(Service):
         room = NOTES_AT_ONCE
         with self._changed:
             for stream, upto in targets:
-                run = stream.take(upto, room)
-                if run.notes:
-                    batch.append((stream, run))
-                    room -= len(run.notes)
+                attempt = stream.take(upto, room)
+                if attempt.notes:
+                    batch.append((stream, attempt))
+                    room -= len(attempt.notes)
                 if room <= 0:
                     break
         return batch
@@ -128,7 +128,7 @@ class EventWriter(Service):
     def _write(self, batch: list[tuple[RunStream, RunNotes]]) -> set[RunStream]:
         """Return the streams whose rows are locked."""
         try:
-            written = self._store.write_events([run for _, run in batch])
+            written = self._store.write_updates([attempt for _, attempt in batch])
         except StoreError:
             self._in_trouble = True
             raise
@@ -136,15 +136,15 @@ class EventWriter(Service):
             return self._write_singly(batch, error)
         self._in_trouble = False
         self.commits += 1
-        locked = {stream for stream, run in batch if (run.id, run.token) in written.locked}
+        locked = {stream for stream, attempt in batch if (attempt.id, attempt.token) in written.locked}
         with self._changed:
-            for stream, run in batch:
-                if (run.id, run.token) in written.lost:
+            for stream, attempt in batch:
+                if (attempt.id, attempt.token) in written.lost:
                     stream.close()
                 elif stream in locked:
                     stream.put_off()
                 else:
-                    stream.wrote(run)
+                    stream.wrote(attempt)
                 if not stream.notes:
                     self._open.pop(stream, None)
             self._changed.notify_all()
@@ -153,20 +153,20 @@ class EventWriter(Service):
     def _write_singly(self, batch: list[tuple[RunStream, RunNotes]], error: Exception) -> set[RunStream]:
         """Write the notes one by one: the database is up but refused one, which must not hold up the rest."""
         pieces = [
-            (stream, RunNotes(run.id, run.token, run.attempt, (note,)))
-            for stream, run in batch
-            for note in run.notes
+            (stream, RunNotes(attempt.id, attempt.token, attempt.attempt, (note,)))
+            for stream, attempt in batch
+            for note in attempt.notes
         ]
         if len(pieces) > 1:
             locked: set[RunStream] = set()
-            for stream, run in pieces:
+            for stream, attempt in pieces:
                 if stream not in locked:  # the rest of its notes waits, so that their order is kept
-                    locked |= self._write([(stream, run)])
+                    locked |= self._write([(stream, attempt)])
             return locked
-        stream, run = pieces[0]
-        logger.error("job %s: dropped its %r event: %s", run.id, run.notes[0].kind, error)
+        stream, attempt = pieces[0]
+        logger.error("job %s: dropped its %r event: %s", attempt.id, attempt.notes[0].kind, error)
         with self._changed:
-            stream.wrote(run)
+            stream.wrote(attempt)
             if not stream.notes:
                 self._open.pop(stream, None)
             self._changed.notify_all()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.operations.verb import VERBS
 from leasehold.surfaces.cli.main import command
-from leasehold.surfaces.cli.verbs import PLACES, place
+from leasehold.surfaces.cli.verbs import COMMAND_WORDS, place
 from tests.surfaces.cli.test_help import commands
 from tests.surfaces.cli.test_jobs import fail
 
@@ -14,7 +14,7 @@ def test_every_verb_with_an_http_line_has_a_command():
     known = {name for name, _ in commands(command())}
     assert len(VERBS) > 60
     assert [verb.name for verb in VERBS if verb.http and place(verb) not in known] == []
-    assert set(PLACES) <= {verb.name for verb in VERBS}
+    assert set(COMMAND_WORDS) <= {verb.name for verb in VERBS}
 
 
 def test_what_belongs_to_a_job_is_listed_by_itself(app, here):
@@ -42,7 +42,7 @@ def test_the_updates_of_a_job_are_listed_after_a_number(app, here):
     store = app.__internals__.store
     (grant,) = store.claim("host:1:aa", ["default"], 1)
     notes = tuple(Note(place, "word", f'"{word}"') for place, word in enumerate(("one", "two"), 1))
-    store.write_events([RunNotes(job.id, grant.token, 1, notes)])
+    store.write_updates([RunNotes(job.id, grant.token, 1, notes)])
     found = here("jobs", "updates", job.id, "--json").json
     assert [one["data"] for one in found["updates"]] == ["one", "two"]
     since = str(found["updates"][0]["seq"])

@@ -37,8 +37,8 @@ def clock() -> Clock:
 @pytest.fixture
 def rates(clock: Clock) -> RequestRates:
     made = RequestRates(10, clock)
-    made.know(MINE, "mine")
-    made.know(OTHER, "other")
+    made.register_token(MINE, "mine")
+    made.register_token(OTHER, "other")
     return made
 
 
@@ -105,7 +105,7 @@ def test_only_so_many_callers_are_remembered(clock: Clock, monkeypatch: pytest.M
     rates = RequestRates(1, clock)
     for number in range(50):
         rates.check(None, f"203.0.113.{number}")
-        rates.know(f"Bearer {number}", str(number))
+        rates.register_token(f"Bearer {number}", str(number))
         assert len(rates._busy_until) <= 5
         assert len(rates._names) <= 5
 

@@ -16,7 +16,7 @@ from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.operations import tokens
 from leasehold.stores.results import Ending
-from leasehold.surfaces.http import by_hand
+from leasehold.surfaces.http import handwritten
 from tests.surfaces.http.test_jobs import settle
 from tests.surfaces.serving import PATIENCE, Server
 from tests.workers import wait_for
@@ -126,7 +126,7 @@ class Stream:
 
 def emit(app: Leasehold, grant, *notes: Note) -> None:
     assert (
-        app.__internals__.store.write_events([RunNotes(grant.id, grant.token, grant.attempt, notes)]).lost
+        app.__internals__.store.write_updates([RunNotes(grant.id, grant.token, grant.attempt, notes)]).lost
         == []
     )
 
@@ -177,7 +177,7 @@ def test_a_stream_of_an_unknown_job_is_a_problem(admin: httpx2.Client):
 def test_a_stream_ends_when_its_token_is_revoked(
     app: Leasehold, server: Server, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(by_hand, "CHECK_EVERY", 0.0)
+    monkeypatch.setattr(handwritten, "CHECK_EVERY", 0.0)
     job = app.enqueue("add", {"a": 1})
     (grant,) = app.__internals__.store.claim("w", ["default"], 1)
     stream = Stream(server.client("read"), f"/v1/jobs/{job.id}/watch")

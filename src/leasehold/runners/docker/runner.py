@@ -42,18 +42,18 @@ from leasehold.runners.docker.spec import (
     put_inputs,
     read_result,
 )
-from leasehold.runners.run_folder import (
+from leasehold.runners.execution_folder import (
     delete_all_but_the_tombstone,
+    execution_folder,
     highest_token,
     names_in,
     open_site,
-    run_folder,
     sweep_tombstones,
     sync_folder,
     write_durably,
 )
 
-START_PATIENCE = 30.0
+START_TIMEOUT = 30.0
 TWIN_PATIENCE = 2.0
 """Seconds to wait for another starter with the same token that has made the container and not started it yet."""
 SITE, RUN, TRY, OUTPUTS = "leasehold.site", "leasehold.run", "leasehold.try", "leasehold.outputs"
@@ -106,17 +106,17 @@ class DockerRunner(Runner[ContainerSpec]):
         return self._site
 
     def ensure_started(self, name: str, token: int, spec: ContainerSpec) -> Start:
-        run = self._run(name)
+        folder = self._folder_of(name)
         self._allowed.check(spec)
         assert self.site
-        run.mkdir(mode=0o700, exist_ok=True)
-        raise_to(run, token)  # raise the fence before looking
-        deadline = time.monotonic() + START_PATIENCE
+        folder.mkdir(mode=0o700, exist_ok=True)
+        raise_to(folder, token)  # raise the fence before looking
+        deadline = time.monotonic() + START_TIMEOUT
         twins: dict[str, float] = {}
         while True:
             marks, container = self._look(name)
             phase = _judge(marks, container).phase
-            if phase is Phase.TOMBSTONE or highest_token(run) > token:
+            if phase is Phase.TOMBSTONE or highest_token(folder) > token:
                 return Start.FENCED
             if phase is not Phase.CREATED:
                 return Start.FOUND
@@ -126,16 +126,16 @@ class DockerRunner(Runner[ContainerSpec]):
             else:
                 since = twins.setdefault(container.id, time.monotonic())
                 if token_of(container.entry) < token or time.monotonic() > since + TWIN_PATIENCE:
-                    self._discard(run, container)
+                    self._discard(folder, container)
             if time.monotonic() > deadline:
-                raise TimeoutError(f"another start of the run {name} does not come to an end")
+                raise TimeoutError(f"another start of the execution {name} does not come to an end")
             time.sleep(0.01)
 
     def probe(self, name: str) -> State:
         return _judge(*self._look(name))
 
     def probe_many(self, names: Sequence[str]) -> dict[str, State]:
-        before = {name: read_marks(self._run(name)) for name in names}
+        before = {name: read_marks(self._folder_of(name)) for name in names}
         found = self._list() if names else {}
         states = {}
         for name, marks in before.items():
@@ -147,17 +147,17 @@ class DockerRunner(Runner[ContainerSpec]):
         return states
 
     def read_output(self, name: str, stream: Stream, offset: int, limit: int) -> tuple[bytes, int]:
-        return self._logs.read(self.container_name(name), self._run(name), stream, offset, limit)
+        return self._logs.read(self.container_name(name), self._folder_of(name), stream, offset, limit)
 
     def stop(self, name: str, grace: float) -> None:
-        run = self._run(name)
-        run.mkdir(mode=0o700, exist_ok=True)
-        now, earlier = time.time(), _read_stop(run)
+        folder = self._folder_of(name)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        now, earlier = time.time(), _read_stop(folder)
         until = min(now + max(grace, 0.0), earlier["until"]) if earlier else now + max(grace, 0.0)
         is_requested = earlier is not None and earlier["is_requested"] and until >= earlier["until"]
         if earlier is None or until < earlier["until"]:
-            write_durably(run / "stop", {"until": until, "is_requested": False})
-        close_all(run)
+            write_durably(folder / "stop", {"until": until, "is_requested": False})
+        close_all(folder)
         container = self._inspect(self.container_name(name))
         if container is None or container.status not in _LIVE:
             return
@@ -167,31 +167,31 @@ class DockerRunner(Runner[ContainerSpec]):
             # The engine sends the signal, waits and kills by itself. If it restarts meanwhile, it forgets the kill:
             # then a later call finds the time over, and kills.
             self.engine.send("POST", f"/containers/{container.id}/stop", {"t": math.ceil(until - now)})
-            write_durably(run / "stop", {"until": until, "is_requested": True})
+            write_durably(folder / "stop", {"until": until, "is_requested": True})
 
     def tombstone(self, name: str) -> State:
-        run = self._run(name)
-        run.mkdir(mode=0o700, exist_ok=True)
-        write_durably(run / "tombstone", None)
-        close_all(run)
+        folder = self._folder_of(name)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write_durably(folder / "tombstone", None)
+        close_all(folder)
         return self.probe(name)
 
     def collect(self, name: str) -> Collected:
-        run = self._run(name)
+        folder = self._folder_of(name)
         facts = self._facts(self.container_name(name))
         container = None if facts is None else _container(facts)
         if facts is None or container is None or container.status != "exited":
             raise NothingToCollect(name, self.probe(name))
         kept = int(facts["HostConfig"]["LogConfig"]["Config"]["max-size"]) * (LOG_FILES - 1)
-        home = mounted(run, container.entry)
+        home = mounted(folder, container.entry)
         names = json.loads(facts["Config"]["Labels"][OUTPUTS])
         return Collected(
             code=container.code,
-            stdout=self._logs.output(container.id, run, "stdout", kept),
-            stderr=self._logs.output(container.id, run, "stderr", kept),
+            stdout=self._logs.output(container.id, folder, "stdout", kept),
+            stderr=self._logs.output(container.id, folder, "stderr", kept),
             result=None if home is None else read_result(home),
-            was_stopped=(run / "stop").exists(),
-            reason=_reason(facts, container.code, stopped=(run / "stop").exists()),
+            was_stopped=(folder / "stop").exists(),
+            reason=_reason(facts, container.code, stopped=(folder / "stop").exists()),
             files={} if home is None else find_outputs(home, names),
         )
 
@@ -201,7 +201,7 @@ class DockerRunner(Runner[ContainerSpec]):
         container = self._inspect(self.container_name(name))
         if container is not None and not self._delete(container):
             return False
-        delete_all_but_the_tombstone(self._run(name))
+        delete_all_but_the_tombstone(self._folder_of(name))
         return True
 
     def names(self) -> list[str]:
@@ -213,8 +213,8 @@ class DockerRunner(Runner[ContainerSpec]):
         engine."""
         freed = 0
         for name, container in self._list().items():
-            run = self._run(name)
-            is_stray = not run.is_dir() or mounted(run, container.entry) is None
+            folder = self._folder_of(name)
+            is_stray = not folder.is_dir() or mounted(folder, container.entry) is None
             if is_stray and container.created is not None and container.created < time.time() - age:
                 freed += self._delete(container, force=True)
         for seen in self.folder.glob(".seen.*"):
@@ -228,57 +228,57 @@ class DockerRunner(Runner[ContainerSpec]):
     def _start(self, name: str, token: int, spec: ContainerSpec) -> bool:
         """Make a container and start it, once, by its id. False: another starter was first, or has raised the fence;
         look again."""
-        run = self._run(name)
-        entry = open_try(run, token)
-        home = run / f"open.{entry}"
+        folder = self._folder_of(name)
+        entry = open_try(folder, token)
+        home = folder / f"open.{entry}"
         try:
             put_inputs(home, spec.inputs)
         except (OSError, InvalidInput):
-            was_open = is_open(run, entry)
-            discard(run, entry)
+            was_open = is_open(folder, entry)
+            discard(folder, entry)
             if was_open:
                 raise
             return False
-        if not lets_pass(run, token):
-            discard(run, entry)
+        if not lets_pass(folder, token):
+            discard(folder, entry)
             return False
         labels = {SITE: self._folder_id, RUN: name, TRY: entry, OUTPUTS: json.dumps(list(spec.outputs))}
         body = engine_body(spec, labels, home)
         query = {"name": self.container_name(name)}
         made = self.engine.call("POST", "/containers/create", query, body, allow=range(400, 600))
         if made.status != 201:
-            was_open = is_open(run, entry)
-            discard(run, entry)
+            was_open = is_open(folder, entry)
+            discard(folder, entry)
             if was_open and made.status != 409:  # 409: the name is taken
                 raise CannotStart(name, made.message)
             return False
         id_ = made.json()["Id"]
         refusal = None
-        if mark_started(run, entry):
-            close_all(run, but=entry)  # a starter frozen in another try must not get the name later
+        if mark_started(folder, entry):
+            close_all(folder, but=entry)  # a starter frozen in another try must not get the name later
             started = self.engine.call("POST", f"/containers/{id_}/start", allow=range(400, 600))
             if started.status < 400:
                 return True
-            if is_open(run, entry) and started.status != 404:  # 404: it was deleted
+            if is_open(folder, entry) and started.status != 404:  # 404: it was deleted
                 refusal = started.message
-            close(run, entry)
+            close(folder, entry)
         container = self._inspect(id_)
         if container is not None and container.status in (*_LIVE, "exited"):
             return True  # it was started nevertheless
-        discard(run, entry)
+        discard(folder, entry)
         if container is not None:
             self._delete(container)
         if refusal is not None:
             raise CannotStart(name, refusal)
         return False
 
-    def _discard(self, run: Path, made: Container) -> None:
+    def _discard(self, folder: Path, made: Container) -> None:
         """Delete a container that its maker has not started, in such a way that it cannot have run."""
-        close(run, made.entry)
+        close(folder, made.entry)
         container = self._inspect(made.id)  # waits for a start under way
         if container is not None and container.status == "created":
             # Remove the mark first: without the container it would mean that the container has run.
-            discard(run, made.entry)
+            discard(folder, made.entry)
             self._delete(container)
 
     def _check_that_the_engine_sees_the_folder(self) -> None:
@@ -314,14 +314,14 @@ class DockerRunner(Runner[ContainerSpec]):
 
     def _look(self, name: str) -> tuple[Marks, Container | None]:
         """Return what the folder and the engine say at one moment."""
-        run = self._run(name)
+        folder = self._folder_of(name)
         while True:
-            marks = read_marks(run)
+            marks = read_marks(folder)
             container = self._inspect(self.container_name(name))
             if container is not None or not marks.started:
                 return marks, container
             # Another starter may have replaced a container that was not started: then the mark of that try is gone.
-            again = read_marks(run)
+            again = read_marks(folder)
             if marks.started & again.started:
                 return again, None
 
@@ -358,8 +358,8 @@ class DockerRunner(Runner[ContainerSpec]):
         """Return the engine's name for the container of this execution."""
         return f"leasehold-{name}-{self._folder_id}"
 
-    def _run(self, name: str) -> Path:
-        return run_folder(self.folder, name)
+    def _folder_of(self, name: str) -> Path:
+        return execution_folder(self.folder, name)
 
 
 def _judge(marks: Marks, container: Container | None) -> State:
@@ -398,9 +398,9 @@ def _reason(facts: dict[str, Any], code: int, *, stopped: bool) -> str | None:
     return facts["State"]["Error"] or None
 
 
-def _read_stop(run: Path) -> dict[str, Any] | None:
+def _read_stop(folder: Path) -> dict[str, Any] | None:
     with contextlib.suppress(FileNotFoundError):
-        found: dict[str, Any] = json.loads((run / "stop").read_text())
+        found: dict[str, Any] = json.loads((folder / "stop").read_text())
         return found
     return None
 
@@ -433,75 +433,75 @@ class Marks:
     """Tries (N.X) that may have started a container."""
 
 
-def read_marks(run: Path) -> Marks:
+def read_marks(folder: Path) -> Marks:
     try:
-        names = os.listdir(run)
+        names = os.listdir(folder)
     except FileNotFoundError:
         return Marks(False, False, False, frozenset())
     started = frozenset(name[8:] for name in names if name.startswith("started."))
     return Marks(True, "stop" in names, "tombstone" in names, started)
 
 
-def raise_to(run: Path, token: int) -> None:
+def raise_to(folder: Path, token: int) -> None:
     """Block all starters with an older token."""
-    (run / f"token.{token}").touch()
+    (folder / f"token.{token}").touch()
 
 
-def close_all(run: Path, but: str = "") -> None:
+def close_all(folder: Path, but: str = "") -> None:
     """Prevent any further start. The reason for it already exists: a tombstone, a stop, or the container of a try."""
-    for name in os.listdir(run):
+    for name in os.listdir(folder):
         if name.startswith("open.") and name != f"open.{but}":
-            close(run, name[5:])
+            close(folder, name[5:])
 
 
-def lets_pass(run: Path, token: int) -> bool:
+def lets_pass(folder: Path, token: int) -> bool:
     """Return whether a start is allowed. Another try's mark blocks it too: its container may have run, and be gone."""
-    marks = read_marks(run)
+    marks = read_marks(folder)
     is_closed = marks.is_stopped or marks.is_buried or bool(marks.started)
-    return not is_closed and highest_token(run) <= token
+    return not is_closed and highest_token(folder) <= token
 
 
-def open_try(run: Path, token: int) -> str:
+def open_try(folder: Path, token: int) -> str:
     entry = f"{token}.{secrets.token_hex(6)}"
-    folder = run / f"open.{entry}"
-    folder.mkdir()
+    opened = folder / f"open.{entry}"
+    opened.mkdir()
     with contextlib.suppress(FileNotFoundError):  # already closed by another process: it will not pass
-        (folder / STARTED_MARK).touch()
-        folder.chmod(0o777)  # the container may have any user; the folder above is closed to others
+        (opened / STARTED_MARK).touch()
+        opened.chmod(0o777)  # the container may have any user; the opened above is closed to others
     return entry
 
 
-def is_open(run: Path, entry: str) -> bool:
-    return (run / f"open.{entry}").is_dir()
+def is_open(folder: Path, entry: str) -> bool:
+    return (folder / f"open.{entry}").is_dir()
 
 
-def close(run: Path, entry: str) -> None:
+def close(folder: Path, entry: str) -> None:
     with contextlib.suppress(FileNotFoundError):
-        (run / f"open.{entry}").rename(run / f"closed.{entry}")
+        (folder / f"open.{entry}").rename(folder / f"closed.{entry}")
 
 
-def discard(run: Path, entry: str) -> None:
+def discard(folder: Path, entry: str) -> None:
     """Remove a try whose container was not started, and never will be."""
-    close(run, entry)
-    (run / f"started.{entry}").unlink(missing_ok=True)
-    shutil.rmtree(run / f"closed.{entry}", ignore_errors=True)
+    close(folder, entry)
+    (folder / f"started.{entry}").unlink(missing_ok=True)
+    shutil.rmtree(folder / f"closed.{entry}", ignore_errors=True)
 
 
-def mark_started(run: Path, entry: str) -> bool:
+def mark_started(folder: Path, entry: str) -> bool:
     """Mark the try as started. False: it was closed. The mark moves out of the folder, which closing renames."""
     try:
-        (run / f"open.{entry}" / STARTED_MARK).rename(run / f"started.{entry}")
+        (folder / f"open.{entry}" / STARTED_MARK).rename(folder / f"started.{entry}")
     except FileNotFoundError:
         return False
-    sync_folder(run)
+    sync_folder(folder)
     return True
 
 
-def mounted(run: Path, entry: str) -> Path | None:
-    """Return where the folder of a try is now."""
+def mounted(folder: Path, entry: str) -> Path | None:
+    """Return where the found of a try is now."""
     for state in ("open", "closed", "open"):  # again, because it may have been closed meanwhile
-        if (folder := run / f"{state}.{entry}").is_dir():
-            return folder
+        if (found := folder / f"{state}.{entry}").is_dir():
+            return found
     return None
 
 

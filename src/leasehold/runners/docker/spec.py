@@ -18,7 +18,7 @@ from typing import Any
 from leasehold.domain.checks.numbers import Size, size
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
-from leasehold.runners.run_folder import (
+from leasehold.runners.execution_folder import (
     INPUTS_VARIABLE,
     OUTPUTS_VARIABLE,
     RESULT_LIMIT,

@@ -49,11 +49,11 @@ class Wakeups(Protocol):
     def wait(self, seconds: float) -> Hint:
         """Block until a hint arrives, at most `seconds`; returns the hint, or NOTHING."""
 
-    def call(self, on_hint: Callable[[Hint], None]) -> bool:
+    def subscribe(self, on_hint: Callable[[Hint], None]) -> bool:
         """Call this function with each hint as it comes, from the thread that receives it; `wait` then returns no
         hints. False: hints come only to a thread that calls `wait`."""
 
-    def stir(self) -> None:
+    def expect_more(self) -> None:
         """Report that there was work: more may follow soon."""
 
     @property
@@ -73,7 +73,7 @@ class LocalListener:
         self._on_hint: Callable[[Hint], None] | None = None
         self._pid = os.getpid()
 
-    def call(self, on_hint: Callable[[Hint], None]) -> None:
+    def subscribe(self, on_hint: Callable[[Hint], None]) -> None:
         self._on_hint = on_hint
         if received := self._take():
             on_hint(received)
@@ -121,12 +121,12 @@ def listen_here(*labels: str) -> LocalListener:
     return listener
 
 
-def groups_of(label: str) -> str:
+def groups_label(label: str) -> str:
     """The label for waits for groups: their hints must not wake the workers."""
     return f"{label} groups"
 
 
-def tenants_of(label: str) -> str:
+def tenants_label(label: str) -> str:
     """The label for workers that serve the tenants of a store."""
     return f"{label} tenants"
 
@@ -138,7 +138,7 @@ def notify_here(label: str, hint: Hint = Hint.WORK) -> None:
         listener.receive(hint)
 
 
-class NearWakeups:
+class LocalWakeups:
     """Hints from this process alone, without a connection or a thread. Polling finds what other processes do."""
 
     listens = False
@@ -149,11 +149,11 @@ class NearWakeups:
     def wait(self, seconds: float) -> Hint:
         return self._listener.wait(seconds)
 
-    def call(self, on_hint: Callable[[Hint], None]) -> bool:
-        self._listener.call(on_hint)
+    def subscribe(self, on_hint: Callable[[Hint], None]) -> bool:
+        self._listener.subscribe(on_hint)
         return True
 
-    def stir(self) -> None: ...
+    def expect_more(self) -> None: ...
 
     def close(self) -> None:
         self._listener.close()
@@ -177,12 +177,12 @@ class NotifyThrottle:
         self._pid = os.getpid()
 
     def __call__(self) -> None:
-        if self.due():
+        if self.take_turn():
             self._try()
         else:
             self.defer()
 
-    def due(self) -> bool:
+    def take_turn(self) -> bool:
         """Whether to notify at once. If so, the caller must notify in its own way, also for deferred callers.
         A caller that then has nothing to send should call `defer`."""
         if self._pid != os.getpid():
@@ -203,7 +203,7 @@ class NotifyThrottle:
                 return
             self._watched = True
         try:
-            threading.Thread(target=self._flush_later, name="leasehold bell", daemon=True).start()
+            threading.Thread(target=self._flush_later, name="leasehold notify", daemon=True).start()
         except RuntimeError:  # no more threads, or the interpreter is ending: the next caller notifies
             self._watched = False
 

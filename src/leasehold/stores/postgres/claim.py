@@ -32,7 +32,7 @@ time. A busy worker sees a pause, or a job of a higher priority, that much later
 LOOK_SHARE = 0.05
 """Most of the time that looks may take, as a share: a look slowed by many dead index entries serves for longer."""
 
-LOOKS_LAST = 5.0
+LOOK_FIRST_SECONDS = 5.0
 """Seconds for which an idle worker looks before it takes, after it has met lanes or limits."""
 
 
@@ -111,7 +111,7 @@ class PostgresClaims(JobStore):
         if rows and rows[-1][0] is None:
             next_due = Grant(*rows.pop()).seconds_left
             if next_due is None:
-                self._looks_first[request.key] = self._now() + LOOKS_LAST
+                self._looks_first[request.key] = self._now() + LOOK_FIRST_SECONDS
                 return None
             waits.append(next_due)
         return grants_of(rows)

@@ -479,11 +479,11 @@ class PostgresWakeups:
     def wait(self, seconds: float) -> Hint:
         return self._listener.wait(seconds)
 
-    def call(self, on_hint: Callable[[Hint], None]) -> bool:
-        self._listener.call(on_hint)
+    def subscribe(self, on_hint: Callable[[Hint], None]) -> bool:
+        self._listener.subscribe(on_hint)
         return True
 
-    def stir(self) -> None:
+    def expect_more(self) -> None:
         """Does nothing: a notification arrives at once anyway."""
 
     @property

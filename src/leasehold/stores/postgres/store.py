@@ -19,13 +19,13 @@ from leasehold.stores.database.database import Clock, Session, beside_transactio
 from leasehold.stores.database.statements import missing, read_migrations, tenant_schema
 from leasehold.stores.database.wakeups import (
     Hint,
-    NearWakeups,
+    LocalWakeups,
     Notify,
     NotifyThrottle,
-    groups_of,
+    groups_label,
     ignore,
     notify_here,
-    tenants_of,
+    tenants_label,
 )
 from leasehold.stores.postgres.claim import PostgresClaims
 from leasehold.stores.postgres.connections import CONNECT_SECONDS
@@ -141,7 +141,7 @@ def _wake_ups(
 # -- in the user's own transaction -------------------------------------------------------------------------------------
 
 
-class PostgresEnlisting(PostgresClaims):
+class PostgresCallerTransaction(PostgresClaims):
     _identity: tuple[Any, ...] | None = None
 
     def _session_over(self, borrowed: Borrowed, execute: Execute) -> Session:
@@ -165,7 +165,7 @@ class PostgresEnlisting(PostgresClaims):
         text = qualified(STATEMENTS["insert_by_hand"], self._postgres.schema)
         return filled_in(text, given, {"id": "$1", "args": "$2"}) + ";"
 
-    def _check_place(self, session: Session) -> None:
+    def _check_same_database(self, session: Session) -> None:
         name, started, has_schema = session.tuples("identify")[0]
         if self._identity != (name, started):
             # The identity is not known yet, or the server was restarted.
@@ -184,7 +184,7 @@ class PostgresEnlisting(PostgresClaims):
             if any(job.long_names for job in jobs):
                 self._database.transact(lambda own: keep_long_names(own, jobs))
 
-    def _notify_within(
+    def _update_groups_at_commit(
         self, session: Session, changed: Groups, opened: Mapping[str, bool], cancelled: set[str]
     ) -> None:
         for opens in (True, False):
@@ -192,7 +192,7 @@ class PostgresEnlisting(PostgresClaims):
             if some:
                 session.run("change_groups_at_commit", groups=group_records(some), opens=opens)
 
-    def _announce(self, session: Session, jobs: Sequence[NewJob]) -> None:
+    def _notify_at_commit(self, session: Session, jobs: Sequence[NewJob]) -> None:
         session.run("notify_at_commit", channel=self._postgres.channel)
         if any(job.group is not None for job in jobs):
             session.run("notify_at_commit", channel=self._postgres.group_channel)
@@ -211,7 +211,7 @@ def _text(value: Any) -> str | None:
 # -- store -------------------------------------------------------------------------------------------------------------
 
 
-class PostgresStore(PostgresEnlisting):
+class PostgresStore(PostgresCallerTransaction):
     _migrations = read_migrations("leasehold.stores.postgres")
 
     def __init__(
@@ -257,11 +257,11 @@ class PostgresStore(PostgresEnlisting):
             self._postgres.notify_tenants(session, hint)
 
         self._postgres.transact(work)
-        notify_here(tenants_of(self.label), hint)
+        notify_here(tenants_label(self.label), hint)
 
     def tenant_wakeups(self, listen_url: str | None = None) -> PostgresWakeups:
         database = self._postgres
-        received = {database.channel: self.label, database.tenant_channel: tenants_of(self.label)}
+        received = {database.channel: self.label, database.tenant_channel: tenants_label(self.label)}
         return PostgresWakeups(listen_url or database.url, received)
 
     def _database_of(self, name: str) -> PostgresDatabase:
@@ -291,7 +291,7 @@ class PostgresStore(PostgresEnlisting):
 
     def _enqueue_plain(self, job: NewJob) -> Enqueued:
         self._make_gates([job])
-        notify = self._notify is None and self._throttle.due()
+        notify = self._notify is None and self._throttle.take_turn()
         created = False
 
         def insert(session: PostgresSession) -> bool:
@@ -338,15 +338,15 @@ class PostgresStore(PostgresEnlisting):
         return PostgresWakeups(listen_url or self._postgres.url, {self._postgres.channel: self.label})
 
     def notify_watchers(self) -> None:
-        notify_here(groups_of(self.label))
+        notify_here(groups_label(self.label))
         if self._notify is None:
             self._group_throttle()
 
-    def group_wakeups(self, listen_url: str | None = None) -> PostgresWakeups | NearWakeups:
+    def group_wakeups(self, listen_url: str | None = None) -> PostgresWakeups | LocalWakeups:
         """A tenant's wake-ups use no connection: the number of connections would grow with the tenants."""
-        database, label = self._postgres, groups_of(self.label)
+        database, label = self._postgres, groups_label(self.label)
         if self._notify is not None:
-            return NearWakeups(label)
+            return LocalWakeups(label)
         return PostgresWakeups(listen_url or database.url, {database.group_channel: label})
 
     def close(self) -> None:

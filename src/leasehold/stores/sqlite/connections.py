@@ -99,7 +99,7 @@ class Connections:
         """Open a connection, which the caller must close."""
         identity = self._identity()
         if identity is None:
-            self._warn_moved()
+            self._raise_moved()
         if gate.refuses(identity):
             self._refuse()
         try:
@@ -124,7 +124,7 @@ class Connections:
             self._open[connection] = identity
         try:
             if not self.is_current(connection):
-                self._warn_moved()
+                self._raise_moved()
             self.check(connection)
         except BaseException:
             self.close(connection)
@@ -154,9 +154,9 @@ class Connections:
         try:
             found = os.stat(self.path)
         except OSError:
-            self._warn_moved()
+            self._raise_moved()
         if self._open.get(connection) != (found.st_dev, found.st_ino):
-            self._warn_moved()
+            self._raise_moved()
 
     def is_current(self, connection: sqlite3.Connection) -> bool:
         return self.identity is not None and self._open.get(connection) == self.identity
@@ -187,7 +187,7 @@ class Connections:
             raise DatabaseUnreachable(self.label, str(error)) from error
         return found.st_dev, found.st_ino
 
-    def _warn_moved(self) -> NoReturn:
+    def _raise_moved(self) -> NoReturn:
         """Close idle connections, so that the next call opens the file that is there then, and raise."""
         there = os.path.exists(self.path)
         with self._changing:

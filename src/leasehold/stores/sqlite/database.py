@@ -163,11 +163,11 @@ class SqliteDatabase:
                 try:
                     yield SqliteSession(connection, self.clock), connection
                     file.check_ours(connection)
-                    connection.take_back()
+                    connection.hand_back_waiting()
                     connection.end("COMMIT")
                 except BaseException as error:
                     if file.owns(connection):
-                        connection.take_back()
+                        connection.hand_back_waiting()
                         if connection.in_transaction:
                             connection.end("ROLLBACK")
                     raise self._translated(error) from error
@@ -352,11 +352,11 @@ class SqliteWakeups:
             if received or time.monotonic() >= deadline:
                 return received
 
-    def call(self, on_hint: Callable[[Hint], None]) -> bool:
+    def subscribe(self, on_hint: Callable[[Hint], None]) -> bool:
         """Commits of other processes send no hint: only polling finds them."""
         return False
 
-    def stir(self) -> None:
+    def expect_more(self) -> None:
         self._stirred_at = time.monotonic()
 
     @property

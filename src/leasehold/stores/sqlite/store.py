@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from leasehold.domain.hooks import SUCCEEDED, Happened
+from leasehold.domain.hooks import SUCCEEDED, PendingNotification
 from leasehold.domain.job import TIED, Enqueued, NewJob
 from leasehold.domain.records import Finding, Verdict
 from leasehold.stores.caller_transaction import Borrowed, Execute
@@ -20,12 +20,12 @@ from leasehold.stores.database.places import DEADLINE, START_BY, record_of
 from leasehold.stores.database.statements import missing, read_migrations
 from leasehold.stores.database.wakeups import (
     Hint,
-    NearWakeups,
+    LocalWakeups,
     Notify,
-    groups_of,
+    groups_label,
     ignore,
     notify_here,
-    tenants_of,
+    tenants_label,
 )
 from leasehold.stores.results import Ending
 from leasehold.stores.sqlite.claim import SqliteClaims
@@ -33,10 +33,10 @@ from leasehold.stores.sqlite.database import STATEMENTS, SqliteDatabase, SqliteW
 from leasehold.stores.sqlite.mirror import SqliteMirrors
 from leasehold.stores.verbs.audit import changed
 from leasehold.stores.verbs.caller_transaction import another_database, filled_in, insert_parameters
-from leasehold.stores.verbs.enqueue import notify_groups
+from leasehold.stores.verbs.enqueue import update_groups
 from leasehold.stores.verbs.limits import make_limited_gates
 from leasehold.stores.verbs.settle import settled_columns
-from leasehold.stores.verbs.writing import Groups, bump_groups, notify, read_listeners
+from leasehold.stores.verbs.writing import Groups, bump_groups, read_listeners, write_outbox
 
 # -- what can be wrong with a file -------------------------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ def _space(path: Path) -> Finding:
 # -- in the user's own transaction -------------------------------------------------------------------------------------
 
 
-class SqliteEnlisting(SqliteClaims):
+class SqliteCallerTransaction(SqliteClaims):
     def _session_over(self, borrowed: Borrowed, execute: Execute) -> Session:
         if borrowed.database != "sqlite":
             raise another_database(self.label, "PostgreSQL")
@@ -112,7 +112,7 @@ class SqliteEnlisting(SqliteClaims):
         left = {"id": ":id", "args": ":args"}
         return filled_in(STATEMENTS["insert_by_hand"], insert_parameters(job), left) + ";"
 
-    def _check_place(self, session: Session) -> None:
+    def _check_same_database(self, session: Session) -> None:
         ((file,),) = session.tuples("identify")
         if not file:
             raise another_database(self.label, "a database in memory")
@@ -129,17 +129,17 @@ class SqliteEnlisting(SqliteClaims):
         if missing:
             make_limited_gates(session, missing)
 
-    def _notify_within(
+    def _update_groups_at_commit(
         self, session: Session, changed: Groups, opened: Mapping[str, bool], cancelled: set[str]
     ) -> None:
         """Writes at once: a transaction that ends a job of the group waits for the one writer anyway."""
-        notify_groups(session, changed, opened, cancelled)
+        update_groups(session, changed, opened, cancelled)
 
 
 # -- store -------------------------------------------------------------------------------------------------------------
 
 
-class SqliteStore(SqliteEnlisting):
+class SqliteStore(SqliteCallerTransaction):
     _migrations = read_migrations("leasehold.stores.sqlite")
 
     def __init__(
@@ -186,7 +186,7 @@ class SqliteStore(SqliteEnlisting):
 
     def tenant_wakeups(self, listen_url: str | None = None) -> SqliteWakeups:
         """Every notification of a tenant is a commit to this file."""
-        return SqliteWakeups(self._sqlite, self.label, tenants_of(self.label))
+        return SqliteWakeups(self._sqlite, self.label, tenants_label(self.label))
 
     def _open_tenant(self, name: str, notify: Notify, create: bool) -> SqliteStore:
         own = self._sqlite
@@ -225,12 +225,12 @@ class SqliteStore(SqliteEnlisting):
 
     def notify_watchers(self) -> None:
         """Other processes see the commit itself."""
-        notify_here(groups_of(self.label))
+        notify_here(groups_label(self.label))
 
-    def group_wakeups(self, listen_url: str | None = None) -> SqliteWakeups | NearWakeups:
+    def group_wakeups(self, listen_url: str | None = None) -> SqliteWakeups | LocalWakeups:
         """A tenant's wake-ups use no connection: its file would have to stay open."""
-        label = groups_of(self.label)
-        return SqliteWakeups(self._sqlite, label) if self._notify is None else NearWakeups(label)
+        label = groups_label(self.label)
+        return SqliteWakeups(self._sqlite, label) if self._notify is None else LocalWakeups(label)
 
     # -- schema ----------------------------------------------------------------------------------------------------
     def upgrade(self) -> list[int]:
@@ -296,16 +296,20 @@ def _settle_succeeded(session: Session, endings: Sequence[Ending]) -> tuple[set[
     # A job with a listener is tied, and so are many jobs without one.
     listened = {ending.seq for ending in endings if ending.special == TIED}
     if listened:
-        _notify(session, [job for job in done if job in listened])
+        _write_outbox_of_successes(session, [job for job in done if job in listened])
     tied = [job for job, special, _ in rows if special == TIED]
     freed = _untie(session, tied, {job for job, _, attempt in rows if attempt > 1}) if tied else False
     return {ending.seq for ending in endings if ending.seq is not None} - set(done), freed
 
 
-def _notify(session: Session, jobs: Sequence[int]) -> None:
+def _write_outbox_of_successes(session: Session, jobs: Sequence[int]) -> None:
     if jobs and read_listeners(session, {SUCCEEDED}):
         rows = session.rows("read_succeeded", jobs=jobs)
-        notify(session, [record_of(Happened, row, event=SUCCEEDED, detail="", data={}) for row in rows])
+        fields: dict[str, Any] = {"event": SUCCEEDED, "detail": "", "data": {}}
+        write_outbox(
+            session,
+            [record_of(PendingNotification, row, **fields) for row in rows],
+        )
 
 
 def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:

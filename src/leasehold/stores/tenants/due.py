@@ -17,10 +17,10 @@ from leasehold.domain.schedules import Schedule
 from leasehold.stores.results import Fired, Pruned, Registered
 from leasehold.stores.store import JobStore
 from leasehold.stores.tenants.directory import Directory
-from leasehold.stores.tenants.routing import SWEEP_EVERY, JobIndex, Name, Parts
+from leasehold.stores.tenants.routing import SWEEP_EVERY, JobIndex, Name, TenantRouting
 
 
-class DueInTenants(Parts):
+class DueInTenants(TenantRouting):
     def __init__(
         self, directory: Directory, names: Sequence[str] | None, index: JobIndex | None = None
     ) -> None:

@@ -15,8 +15,8 @@ from leasehold.domain.job import Enqueued, Grant, Job, NewJob, Renewal, Sighting
 from leasehold.domain.metrics import Rollup
 from leasehold.domain.states import Flag
 from leasehold.domain.stream import RunNotes
-from leasehold.stores.database.wakeups import Hint, NearWakeups, Wakeups, tenants_of
-from leasehold.stores.results import Denied, Ending, Full, Order, Record, Settled
+from leasehold.stores.database.wakeups import Hint, LocalWakeups, Wakeups, tenants_label
+from leasehold.stores.results import Denied, Ending, Full, Order, Settled, Unwritten
 from leasehold.stores.store import HandlerTransaction, JobStore
 from leasehold.stores.tenants.directory import Directory
 from leasehold.stores.tenants.due import DueInTenants
@@ -114,7 +114,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
 
     def only(self, name: str) -> JobStore:
         """The store of one tenant; jobs claimed through it are held here."""
-        return as_store(_Handing(self, name))
+        return as_store(_HoldingStore(self, name))
 
     # -- claim -----------------------------------------------------------------------------------------------------
     def _turns_of(self, queues: Sequence[str], tasks: Sequence[str] | None) -> Turns:
@@ -142,9 +142,9 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         turns, now = self._turns_of(queues, tasks), time.monotonic()
         if now >= self._swept_at + SWEEP_EVERY:
             self._swept_at = now
-            self._put_first(self._active.names())
+            self._mark_ready(self._active.names())
         if self._active.own:
-            turns.put_first([None])  # the app's own store sends no notification: always visit it
+            turns.mark_ready([None])  # the app's own store sends no notification: always visit it
         grants: list[Grant] = []
         had: list[Name] = []
         for _ in range(MOST_TENANTS_A_CLAIM):
@@ -187,7 +187,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             self._forget(name)
             return []
         except StoreError as error:
-            # It may have granted jobs although the reply was lost: see `find_held`.
+            # It may have granted jobs although the reply was lost: see `find_leases_of`.
             self._troubled.add(name)
             self._trouble = error
             turns.later(name, time.monotonic() + 1.0)
@@ -205,12 +205,12 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         at = self._turns_of(queues, tasks).opens_at(now)
         return None if at is None else max(0.0, at - now)
 
-    def find_held(self, worker: str) -> list[Grant]:
+    def find_leases_of(self, worker: str) -> list[Grant]:
         """This worker's leases in tenants whose claim failed."""
         found: list[Grant] = []
         for name in list(self._troubled):
             try:
-                found += self.hold(name, self.part(name).find_held(worker))
+                found += self.hold(name, self.part(name).find_leases_of(worker))
             except TenantNotFound:
                 self._forget(name)
             self._troubled.discard(name)
@@ -288,11 +288,11 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             raise next(iter(failed.values()))
         return answer
 
-    def write_events(self, runs: Sequence[RunNotes]) -> Record:
-        whole = Record([], [])
+    def write_updates(self, runs: Sequence[RunNotes]) -> Unwritten:
+        whole = Unwritten([], [])
 
         def write(store: JobStore, some: list[RunNotes]) -> None:
-            written = store.write_events(some)
+            written = store.write_updates(some)
             whole.lost.extend(written.lost)
             whole.locked.extend(written.locked)
 
@@ -314,7 +314,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         """Notify the workers of every tenant touched since the last call. This process learns of it at once: the hint
         comes back a moment later, and by then a burst might have ended."""
         names = self._take("work")
-        self._put_first(names)
+        self._mark_ready(names)
         for name in names:
             self._notify(name, Hint.WORK)
 
@@ -341,10 +341,10 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         return self.directory.control.tenant_wakeups(listen_url)
 
     def near_wakeups(self) -> Wakeups:
-        return NearWakeups(tenants_of(self.directory.control.label))
+        return LocalWakeups(tenants_label(self.directory.control.label))
 
 
-class _Handing(TenantStore):
+class _HoldingStore(TenantStore):
     """One tenant's store whose grants a `ManyStores` holds, for jobs that are passed to a worker."""
 
     def __init__(self, many: ManyStores, name: str) -> None:
@@ -361,9 +361,9 @@ class _Handing(TenantStore):
         with self.directory.use(self.name) as store:
             return self._held(store.claim_by_id(job_id, worker, sites, sighting))
 
-    def find_held(self, worker: str) -> list[Grant]:
+    def find_leases_of(self, worker: str) -> list[Grant]:
         with self.directory.use(self.name) as store:
-            return self._many.hold(self.name, store.find_held(worker))
+            return self._many.hold(self.name, store.find_leases_of(worker))
 
     def _held(self, answer: T) -> T:
         if isinstance(answer, Grant):

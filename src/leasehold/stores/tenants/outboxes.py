@@ -9,17 +9,17 @@ from contextlib import suppress
 from dataclasses import replace
 
 from leasehold.domain.errors import JobNotFound
-from leasehold.domain.hooks import Delivery, Happened, Listener
+from leasehold.domain.hooks import Delivery, Listener, PendingNotification
 from leasehold.domain.job import NewJob
 from leasehold.stores.store import JobStore
 from leasehold.stores.tenants.directory import Directory
-from leasehold.stores.tenants.routing import SWEEP_EVERY, JobIndex, Name, Parts
+from leasehold.stores.tenants.routing import SWEEP_EVERY, JobIndex, Name, TenantRouting
 
 COPY_EVERY = 6 * 3600.0
 """Seconds after which a copy is renewed. One not renewed for a day expires, because its code may be gone."""
 
 
-class OutboxesOfTenants(Parts):
+class OutboxesOfTenants(TenantRouting):
     def __init__(
         self, directory: Directory, names: Sequence[str] | None, index: JobIndex | None = None
     ) -> None:
@@ -42,7 +42,7 @@ class OutboxesOfTenants(Parts):
                 self._touch_hooks([name])
         return found
 
-    def notify_listeners(self, happened: Sequence[Happened]) -> None:
+    def notify_listeners(self, happened: Sequence[PendingNotification]) -> None:
         for one in happened:
             if not one.job_id:
                 self.directory.control.notify_listeners([one])

@@ -24,7 +24,7 @@ T = TypeVar("T")
 logger = logging.getLogger("leasehold.tenants")
 
 
-class Parts:
+class TenantRouting:
     def __init__(
         self, directory: Directory, names: Sequence[str] | None, index: JobIndex | None = None
     ) -> None:
@@ -34,7 +34,7 @@ class Parts:
         self._index = index or JobIndex()
         self._shares = index is not None
         self._turns: dict[object, Turns] = {}
-        self._active = ActiveTenants(directory.control, names, self._put_first)
+        self._active = ActiveTenants(directory.control, names, self._mark_ready)
         self._schedules: dict[Name, list[ScheduleRow]] = {}
         self._touching = threading.Lock()
         self._touched: dict[str, set[Name]] = {"work": set(), "groups": set(), "hooks": set()}
@@ -48,7 +48,7 @@ class Parts:
     def holder(self, job_id: str) -> Iterator[JobStore]:
         """The store of the job's tenant, for a verb on the job. Raises JobNotFound."""
         if not self._index.knows(job_id):
-            self._index.note(job_id, self._ask_for(job_id))
+            self._index.note(job_id, self._new_follow_up(job_id))
         name = self._index.of(job_id)
         try:
             yield self.part(name)
@@ -76,7 +76,7 @@ class Parts:
             self.directory.cache.hold(name, len(held))
         return held
 
-    def _ask_for(self, job_id: str) -> Name:
+    def _new_follow_up(self, job_id: str) -> Name:
         self._active.read()
         for name in self._active.names():
             try:
@@ -93,7 +93,7 @@ class Parts:
             job_id = id_of(thing)
             if not self._index.knows(job_id):
                 try:
-                    self._index.note(job_id, self._ask_for(job_id))
+                    self._index.note(job_id, self._new_follow_up(job_id))
                 except JobNotFound:
                     continue
             found.setdefault(self._index.of(job_id), []).append(thing)
@@ -133,11 +133,11 @@ class Parts:
         self._each({name: name for name in names}, lambda store, name: answers.append(ask(name, store)))
         return answers
 
-    def _put_first(self, names: Iterable[Name]) -> None:
+    def _mark_ready(self, names: Iterable[Name]) -> None:
         names = list(names)
         self._touch_hooks(names)
         for turns in list(self._turns.values()):
-            turns.put_first(names)
+            turns.mark_ready(names)
 
     def _touch_hooks(self, names: Iterable[Name]) -> None:
         """Mark tenants that may have events."""
@@ -305,14 +305,14 @@ class Turns:
         self._ready: dict[Name, None] = dict.fromkeys(names)
         self._due: dict[Name, float] = {}
 
-    def put_first(self, names: Iterable[Name]) -> None:
+    def mark_ready(self, names: Iterable[Name]) -> None:
         """Give these tenants a turn: they may have work."""
         with self._lock:
             for name in names:
                 self._ready.setdefault(name)
 
     def next(self, now: float) -> Name | bool:
-        """The tenant whose turn it is, or False. Its next turn comes after `put_first`, `again` or its due time."""
+        """The tenant whose turn it is, or False. Its next turn comes after `mark_ready`, `again` or its due time."""
         with self._lock:
             for name in [name for name, at in self._due.items() if at <= now]:
                 del self._due[name]
@@ -330,7 +330,7 @@ class Turns:
 
     def again(self, name: Name) -> None:
         """The tenant had work and may have more: it waits behind the others."""
-        self.put_first([name])
+        self.mark_ready([name])
 
     def later(self, name: Name, at: float | None) -> None:
         """The tenant had no work; its next job is due at `at`."""

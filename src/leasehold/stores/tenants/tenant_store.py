@@ -13,11 +13,11 @@ from leasehold.domain.job import Enqueued, NewJob
 from leasehold.domain.records import WorkerCard
 from leasehold.stores.database.wakeups import (
     Hint,
-    NearWakeups,
+    LocalWakeups,
     Wakeups,
-    groups_of,
+    groups_label,
     notify_here,
-    tenants_of,
+    tenants_label,
 )
 from leasehold.stores.store import HandlerTransaction, JobStore
 from leasehold.stores.tenants.directory import Directory
@@ -126,16 +126,16 @@ class TenantStore:
         self.directory.notify(self.name, Hint.STOP)
 
     def notify_watchers(self) -> None:
-        notify_here(groups_of(self.label))
+        notify_here(groups_label(self.label))
 
     def wakeups(self, listen_url: str | None = None) -> Wakeups:
         return self.directory.control.tenant_wakeups(listen_url)
 
     def near_wakeups(self) -> Wakeups:
-        return NearWakeups(tenants_of(self.directory.control.label))
+        return LocalWakeups(tenants_label(self.directory.control.label))
 
     def group_wakeups(self, listen_url: str | None = None) -> Wakeups:
-        return NearWakeups(groups_of(self.label))
+        return LocalWakeups(groups_label(self.label))
 
     def list_workers(self, age: float = SILENT_AFTER, tenant: str | None = None) -> list[WorkerCard]:
         return self.directory.control.list_workers(age, self.name)

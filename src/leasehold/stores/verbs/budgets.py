@@ -23,14 +23,14 @@ from leasehold.domain.budgets import (
 from leasehold.domain.checks.numbers import check_page
 from leasehold.domain.checks.payload import cursor_of, parts_of
 from leasehold.domain.errors import InvalidInput, InvalidState, JobNotFound
-from leasehold.domain.hooks import Happened, budget_is_exhausted
+from leasehold.domain.hooks import PendingNotification, budget_is_exhausted
 from leasehold.domain.job import Job
 from leasehold.domain.outcome import Move
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import FINAL, HALTED
 from leasehold.stores.database.database import Records, Row, Session
 from leasehold.stores.verbs.locking import lock
-from leasehold.stores.verbs.writing import Verbs, notify, reading, transaction, write
+from leasehold.stores.verbs.writing import Verbs, reading, transaction, write, write_outbox
 
 
 class BudgetVerbs(Verbs):
@@ -91,7 +91,7 @@ class BudgetVerbs(Verbs):
         _set_limits(session, "group", group, limits)
         lines = _group_lines(session, group)
         passed = [line for line in lines if line.exhausted and line.unit not in over]
-        notify(session, [budget_is_exhausted(line, None, "", group) for line in passed])
+        write_outbox(session, [budget_is_exhausted(line, None, "", group) for line in passed])
         return lines
 
     def group_budget(self, group: str) -> list[BudgetLine]:
@@ -145,11 +145,11 @@ def record_spends(
     if totals:
         session.run("add_spent", totals=Records(totals))
     lines = _lines(session, found[0], attempt)
-    notify(session, _exhausted(lines, moved, found[0]))
+    write_outbox(session, _exhausted(lines, moved, found[0]))
     return lines
 
 
-def _exhausted(lines: Sequence[BudgetLine], moved: Mapping[str, int], job: Row) -> list[Happened]:
+def _exhausted(lines: Sequence[BudgetLine], moved: Mapping[str, int], job: Row) -> list[PendingNotification]:
     """Notifications for limits passed by this spending; earlier ones were reported then. The totals are locked."""
     passed = [
         line for line in lines if line.exhausted and not _before(line, moved.get(line.unit, 0)).exhausted

@@ -24,7 +24,7 @@ from leasehold.stores.verbs.limits import gate_of
 from leasehold.stores.verbs.writing import Groups, find_holders
 
 
-class EnlistVerbs(EnqueueVerbs):
+class CallerTransactionVerbs(EnqueueVerbs):
     """Enqueue inside the caller's own transaction, or from another language."""
 
     def enqueue_within(self, tx: Any, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -51,7 +51,7 @@ class EnlistVerbs(EnqueueVerbs):
         if not jobs:
             return []
         session = self._session_over(borrowed, execute)
-        self._check_place(session)
+        self._check_same_database(session)
         if not borrowed.in_transaction():
             raise InvalidInput(
                 "tx",
@@ -62,9 +62,9 @@ class EnlistVerbs(EnqueueVerbs):
         _check_keys(session, jobs)
         refuse_known_holds(session, {job.group for job in jobs if job.group is not None})
         self._prepare(session, jobs)
-        made = enqueue_in(session, jobs, notify=self._notify_within)
+        made = enqueue_in(session, jobs, update=self._update_groups_at_commit)
         if any(one.created for one in made):
-            self._announce(session, jobs)
+            self._notify_at_commit(session, jobs)
         return made
 
     def insert_sql(self, job: NewJob) -> str:
@@ -83,7 +83,7 @@ class EnlistVerbs(EnqueueVerbs):
         """A session over the caller's connection. Raises InvalidInput if it leads to another database system."""
 
     @abstractmethod
-    def _check_place(self, session: Session) -> None:
+    def _check_same_database(self, session: Session) -> None:
         """Raise InvalidInput unless this is the store's own database. The first statement; it only reads."""
 
     @abstractmethod
@@ -91,12 +91,12 @@ class EnlistVerbs(EnqueueVerbs):
         """Store the rows that jobs share with other jobs: gates, limits, long names."""
 
     @abstractmethod
-    def _notify_within(
+    def _update_groups_at_commit(
         self, session: Session, changed: Groups, opened: Mapping[str, bool], cancelled: set[str]
     ) -> None:
-        """Notify groups, without locking them for as long as the transaction is open."""
+        """Count new jobs in their groups at the commit: no group is locked for as long as the transaction is open."""
 
-    def _announce(self, session: Session, jobs: Sequence[NewJob]) -> None:
+    def _notify_at_commit(self, session: Session, jobs: Sequence[NewJob]) -> None:
         """Notify workers, and watchers of groups, with the commit."""
 
 

@@ -31,7 +31,7 @@ from leasehold.stores.verbs.limits import (
     lock_limits,
     why_not,
 )
-from leasehold.stores.verbs.locking import find_progress, lock, lock_free_held
+from leasehold.stores.verbs.locking import find_progress, lock, lock_held_skip_locked
 from leasehold.stores.verbs.writing import batches, find_holders, write
 
 SEES_TICKETS = 200
@@ -294,7 +294,7 @@ class ClaimVerbs(LimitVerbs):
 
 def _expire_grants(session: Session, leases: Mapping[str, int]) -> None:
     """End these late jobs. Locked jobs are left: their leases run out, and the reaper finds their time over."""
-    jobs, now = lock_free_held(session, leases)
+    jobs, now = lock_held_skip_locked(session, leases)
     if now is not None:
         late = [job for job in jobs.values() if job.lease_token == leases[job.id]]
         moves = [settle(job, Expired(), job.policy, now=now) for job in late]
@@ -355,7 +355,7 @@ def _sight(session: Session, job: Job, worker: str, now: datetime, monotonic: fl
         expires_at=expires_at,
         lease_seconds=job.lease_seconds,
         worker=worker,
-        alone=len(session.tuples("find_held", worker=worker)) == 1,
+        alone=len(session.tuples("find_leases_of", worker=worker)) == 1,
         seen_at=monotonic,
         expires_in=(expires_at - now).total_seconds(),
     )
@@ -432,7 +432,7 @@ def _run_now(
 ) -> Grant | Full | Enqueued:
     _take_turn(session, job.task)
     # Counted by a statement of its own: it must see what earlier calls wrote.
-    places = session.rows("list_places", task=job.task)
+    places = session.rows("list_running_of_task", task=job.task)
     if any(place["id"] == job.id for place in places):
         return _given_before(session, job, worker)
     holders = [_holder(place) for place in places if _is_taken(place)]

@@ -29,8 +29,8 @@ from leasehold.stores.verbs.writing import (
     bump_groups,
     find_holders,
     group_records,
-    notify_about_groups,
     write_moves,
+    write_outbox_of_groups,
     write_tickets,
 )
 
@@ -50,8 +50,8 @@ class EnqueueVerbs(GateVerbs):
         """Store all of these jobs or none, in the given order; they are durable when the call returns. The same id
         twice makes one job. If another job holds a job's unique key, that job is returned, replaced (if it never
         started) or raised as DuplicateJob. A job with `after` waits until those parents have ended; a parent that has
-        ended already counts at once, and a missing parent raises JobNotFound. The call wakes waiting workers in every
-        process."""
+        ended already counts at once, and a missing parent raises JobNotFound. The stores' own
+        `enqueue` notifies waiting workers in every process."""
         check_order(jobs)
         self._make_gates(jobs)
         if not jobs:
@@ -76,22 +76,22 @@ def enqueue_in(
     jobs: Sequence[NewJob],
     groups: Mapping[str, int] = _NOTHING,
     marks: Marks | None = None,
-    notify: Notify | None = None,
+    update: UpdateGroups | None = None,
 ) -> list[Enqueued]:
     """Enqueue inside an open transaction. Holders of keys that give way are cancelled first, so that the new jobs are
     stored in the order given; groups are notified last, once each, with the caller's changes. `marks` are the stops of
-    the parents of follow-ups, if the caller knows them. `notify` replaces `notify_groups`."""
+    the parents of follow-ups, if the caller knows them. `update` replaces `update_groups`."""
     stopped = _find_stopped(session, jobs, marks)
     keep_long_names(session, jobs)
     changes = _GroupChanges(dict(groups))
-    enqueued = _insert_all(session, _held_where_needed(jobs, stopped), stopped, changes)
+    enqueued = _insert_all(session, _on_hold_where_needed(jobs, stopped), stopped, changes)
     related = [job for job in jobs if job.after or job.follow_up_of is not None]
     if related:
         changes.add(_relate(session, related, enqueued))
     if stopped:
         made_stopped = {job_id: mark for job_id, mark in stopped.items() if enqueued[job_id].created}
         changes.add(_cancel_stopped(session, made_stopped))
-    (notify or notify_groups)(
+    (update or update_groups)(
         session, changes.live, changes.opened, changes.cancelled - changes.opened.keys()
     )
     return [enqueued[job.id] for job in jobs]
@@ -129,7 +129,7 @@ def _find_stopped(session: Session, jobs: Sequence[NewJob], marks: Marks | None)
     return stopped_follow_ups(follow_ups, marks) if marks else {}
 
 
-def _held_where_needed(jobs: Sequence[NewJob], stopped: Collection[str]) -> Sequence[NewJob]:
+def _on_hold_where_needed(jobs: Sequence[NewJob], stopped: Collection[str]) -> Sequence[NewJob]:
     """Jobs that wait for parents are inserted as held, until they are tied to them. So are stopped jobs,
     until they are cancelled; a stopped job replaces no holder of its key."""
     held = [replace(job, hold=True) if job.after else job for job in jobs]
@@ -144,7 +144,7 @@ def _insert_all(
     """Insert until each job is stored or leads to an existing job."""
     enqueued: dict[str, Enqueued] = {}
     for _ in range(_TRIES):
-        changes.add(_replace_holders(session, wanted))
+        changes.add(_replace_key_holders(session, wanted))
         inserted: dict[str, Inserted] = {}
         for batch in batches(wanted, _BULK):
             inserted |= _insert(session, batch)
@@ -158,11 +158,11 @@ def _insert_all(
     raise StoreError(f"the unique key of {len(wanted)} job(s) kept changing hands; enqueue again")
 
 
-Notify = Callable[[Session, Groups, Mapping[str, bool], set[str]], None]
+UpdateGroups = Callable[[Session, Groups, Mapping[str, bool], set[str]], None]
 
 
-def notify_groups(session: Session, changed: Groups, opened: Mapping[str, bool], cancelled: set[str]) -> None:
-    """Notify groups with new jobs: `cancelled` have only cancelled ones, `opened` others too. Follow-ups do
+def update_groups(session: Session, changed: Groups, opened: Mapping[str, bool], cancelled: set[str]) -> None:
+    """Count new jobs in their groups: `cancelled` have only cancelled ones, `opened` others too. Follow-ups do
     not reopen a group: their parent may not know of the stop."""
     for reopens in (True, False):
         touched = {name: changed[name] for name, one in opened.items() if one is reopens}
@@ -170,7 +170,7 @@ def notify_groups(session: Session, changed: Groups, opened: Mapping[str, bool],
             touch_groups(session, touched, reopens)
     if cancelled:
         records = group_records({name: changed[name] for name in cancelled})
-        notify_about_groups(session, session.tuples("add_cancelled_to_groups", groups=records), changed)
+        write_outbox_of_groups(session, session.tuples("add_cancelled_to_groups", groups=records), changed)
     counted = opened.keys() | cancelled
     bump_groups(session, {name: live for name, live in changed.items() if name not in counted})
 
@@ -240,7 +240,7 @@ def _holders(session: Session, jobs: Sequence[NewJob]) -> dict[tuple[str, str], 
     return {(row["task"], row["unique_key"]): row for row in rows}
 
 
-def _replace_holders(session: Session, jobs: Sequence[NewJob]) -> Groups:
+def _replace_key_holders(session: Session, jobs: Sequence[NewJob]) -> Groups:
     """Cancel holders that have never started, for the first job that replaces them; returns the groups that
     this changes. Of several jobs with one key in a batch the first is stored, and the others lead to it."""
     replacing = [job for job in jobs if job.on_duplicate == "replace"]

@@ -30,9 +30,9 @@ from leasehold.domain.stop import StopMode, StopScope
 from leasehold.domain.stream import Update
 from leasehold.stores.database.database import Row, Session
 from leasehold.stores.verbs.audit import changed
-from leasehold.stores.verbs.events import event_of, progress_of
 from leasehold.stores.verbs.results import ResultVerbs
-from leasehold.stores.verbs.writing import bump_groups, group_records, notify_about_groups
+from leasehold.stores.verbs.stream import progress_of, update_of
+from leasehold.stores.verbs.writing import bump_groups, group_records, write_outbox_of_groups
 
 CAP = 100
 LONGEST_ERROR = 2000
@@ -164,7 +164,7 @@ def _runs(session: Session, which: dict[str, Any]) -> tuple[GroupRun, ...]:
     if rows:
         share = max(1, CAP // len(rows))
         for row in session.rows("list_emitted", ids=list(emitted), limit=share):
-            emitted[row["job_id"]].append(event_of(row | {"emitted_in": row["attempt"]}))
+            emitted[row["job_id"]].append(update_of(row | {"emitted_in": row["attempt"]}))
     return tuple(
         GroupRun(
             row["id"],
@@ -219,7 +219,7 @@ def touch_groups(session: Session, groups: Mapping[str, int], reopens: bool) -> 
     """Record new jobs in these groups: make the groups, reopen them if `reopens`, count the live jobs, notify watchers.
     One statement; raises GroupOnHold, which rolls the transaction back."""
     rows = session.tuples("touch_groups", groups=group_records(groups), reopens=reopens)
-    notify_about_groups(session, rows)
+    write_outbox_of_groups(session, rows)
     opened = {row[0] for row in rows}
     if len(opened) < len(groups):
         refuse_held(session, [name for name in sorted(groups) if name not in opened])

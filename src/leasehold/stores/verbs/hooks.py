@@ -9,10 +9,10 @@ from dataclasses import asdict
 from leasehold.domain.hooks import (
     EVENTS,
     Delivery,
-    Happened,
     Listener,
     ListenerRow,
     Notification,
+    PendingNotification,
     Webhook,
     listener_of,
 )
@@ -21,7 +21,7 @@ from leasehold.stores.database.database import Records, Row, Session
 from leasehold.stores.database.places import record_of
 from leasehold.stores.verbs.audit import changed
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
-from leasehold.stores.verbs.writing import SILENT_FOR, notify, read_listeners, transaction
+from leasehold.stores.verbs.writing import SILENT_FOR, read_listeners, transaction, write_outbox
 
 KEPT_FOR = 7 * 86_400.0
 """Seconds after which an event that could not be delivered is forgotten."""
@@ -53,9 +53,9 @@ class HookVerbs(EnqueueVerbs):
         """The listeners that get events now."""
         return self._database.read(lambda session: read_listeners(session, set(EVENTS)))
 
-    def notify_listeners(self, happened: Sequence[Happened]) -> None:
+    def notify_listeners(self, happened: Sequence[PendingNotification]) -> None:
         """Write events that are not a change of a job's state."""
-        self._database.transact(lambda session: notify(session, happened))
+        self._database.transact(lambda session: write_outbox(session, happened))
 
     def take_events(self, listeners: Sequence[str], limit: int, seconds: float) -> list[Delivery]:
         """Take up to `limit` events of these listeners for delivery. After `seconds`, an event that was not dropped can

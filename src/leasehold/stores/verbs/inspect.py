@@ -42,7 +42,7 @@ from leasehold.domain.search import (
 from leasehold.domain.states import State
 from leasehold.stores.database.database import Row, Session
 from leasehold.stores.database.places import job_from_row, record_of, records_of, tags_of
-from leasehold.stores.results import Failed
+from leasehold.stores.results import FailedPage
 from leasehold.stores.verbs.writing import Verbs, reading
 
 # -- walks -------------------------------------------------------------------------------------------------------------
@@ -384,15 +384,15 @@ class SearchVerbs(Verbs):
         after = None if before is None else checked_id(before, "cursor")
         return self._database.read(lambda session: _search(session, search, limit, after))
 
-    def find_failures(self, filter: Filter, limit: int = 1000, before: str | None = None) -> Failed:
+    def find_failures(self, filter: Filter, limit: int = 1000, before: str | None = None) -> FailedPage:
         """Failed and timed-out jobs, newest first, with the beginning of their errors. The filter names the states."""
         check_page(limit, MOST_FAILURES)
 
-        def work(session: Session) -> Failed:
+        def work(session: Session) -> FailedPage:
             walk, ways = walk_of(session, filter, WINDOW)
             rows, more = walk.go("list_failures", ways, "list_failures.page", limit + 1, before)
             jobs = [record_of(FailedJob, row) for row in rows[:limit]]
-            return Failed(jobs, jobs[-1].id if len(rows) > limit else more)
+            return FailedPage(jobs, jobs[-1].id if len(rows) > limit else more)
 
         return self._database.read(work)
 

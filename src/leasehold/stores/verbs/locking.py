@@ -26,15 +26,15 @@ def lock_held(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], dat
     return _lock(session, ids, (Place.LEASE,))
 
 
-def lock_free(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime | None]:
+def lock_skip_locked(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime | None]:
     """As `lock`, but without waiting: jobs that are locked are left out."""
-    return _assembled(session, session.rows("lock_free_anchors", ids=sorted(set(ids))), tuple(Place))
+    return _assembled(session, session.rows("lock_anchors_skip_locked", ids=sorted(set(ids))), tuple(Place))
 
 
-def lock_free_held(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime | None]:
+def lock_held_skip_locked(session: Session, ids: Iterable[str]) -> tuple[dict[str, Job], datetime | None]:
     """As `lock_held`, but without waiting: the holder of a locked job may be about to settle it."""
-    anchors = session.rows("lock_free_anchors", ids=sorted(set(ids)))
-    return _assembled(session, anchors, (Place.LEASE,), "probe_free_leases")
+    anchors = session.rows("lock_anchors_skip_locked", ids=sorted(set(ids)))
+    return _assembled(session, anchors, (Place.LEASE,), "probe_leases_skip_locked")
 
 
 def _lock(

@@ -17,7 +17,7 @@ from leasehold.domain.states import State
 from leasehold.stores.database.database import Session
 from leasehold.stores.database.places import as_stored, record_of
 from leasehold.stores.verbs.groups import refuse_in_held_group
-from leasehold.stores.verbs.locking import lock, lock_free
+from leasehold.stores.verbs.locking import lock, lock_skip_locked
 from leasehold.stores.verbs.writing import Verbs, write
 
 LONGEST_LIST = 500
@@ -93,7 +93,7 @@ def _answer(
 
 def _expire(session: Session, ids: list[str]) -> list[Job]:
     """Close expired questions. Locked jobs are left to the next sweep, so that this one does not wait."""
-    jobs, now = lock_free(session, ids)
+    jobs, now = lock_skip_locked(session, ids)
     if now is None:
         return []
     closed = session.rows("close_expired_questions", ids=sorted(jobs))

@@ -16,7 +16,7 @@ from leasehold.stores.database.database import Columns, Records, Session
 from leasehold.stores.database.places import FLAGS, START_BY, as_stored, record_of
 from leasehold.stores.verbs.claim import grant_of
 from leasehold.stores.verbs.dependencies import without_locked_children
-from leasehold.stores.verbs.locking import find_progress, lock_free, lock_free_held
+from leasehold.stores.verbs.locking import find_progress, lock_held_skip_locked, lock_skip_locked
 from leasehold.stores.verbs.questions import QuestionVerbs
 from leasehold.stores.verbs.writing import Verbs, batches, write
 
@@ -77,7 +77,7 @@ class RecoverVerbs(QuestionVerbs):
         """End jobs that do not run and whose time is over: past their deadline they are timed_out; not started by their
         `start_by`, they are cancelled. Close questions whose time is over and queue the jobs that wait for them. A
         separate read looks for them first: a sweep that finds nothing writes nothing."""
-        rows = self._tuples("find_overdue", limit=limit)
+        rows = self._tuples("find_passed_limits", limit=limit)
         ids = [job_id for job_id, requested in rows if not requested]
         ended = self._database.transact(lambda session: _expire(session, ids)) if ids else []
         return ended + self._expire_questions([job_id for job_id, requested in rows if requested])
@@ -94,7 +94,7 @@ class RecoverVerbs(QuestionVerbs):
 
         def work(session: Session) -> list[Grant]:
             found = [row[0] for row in session.tuples("find_orphans", **requested)]
-            jobs, now = lock_free(session, found)
+            jobs, now = lock_skip_locked(session, found)
             if now is None:
                 return []
             orphans = [job for job in jobs.values() if job.orphan]
@@ -104,13 +104,13 @@ class RecoverVerbs(QuestionVerbs):
 
         return self._database.transact(work)
 
-    def find_held(self, worker: str) -> list[Grant]:
+    def find_leases_of(self, worker: str) -> list[Grant]:
         """After a lost reply: the leases that this worker holds."""
-        return [record_of(Grant, row) for row in self._rows("find_held", worker=worker)]
+        return [record_of(Grant, row) for row in self._rows("find_leases_of", worker=worker)]
 
 
 def _reap(session: Session, sightings: Sequence[Sighting]) -> list[Move]:
-    jobs, now = lock_free_held(session, [s.id for s in sightings])
+    jobs, now = lock_held_skip_locked(session, [s.id for s in sightings])
     if now is None:
         return []
     lost = [s for s in sightings if s.id in jobs and s.matches(jobs[s.id]) and s.missed(now)]
@@ -123,7 +123,7 @@ def _reap(session: Session, sightings: Sequence[Sighting]) -> list[Move]:
 def _expire(session: Session, ids: Sequence[str]) -> list[Job]:
     """End jobs whose time is over, checked again under the lock. The `start_by` limit of a job that has
     started is dropped: every sweep would find it again."""
-    jobs, now = lock_free(session, ids)
+    jobs, now = lock_skip_locked(session, ids)
     if now is None:
         return []
     waiting = [job for job in jobs.values() if allowed(job.state, Trigger.EXPIRE)]
@@ -179,14 +179,12 @@ class RenewVerbs(Verbs):
         rows = self._database.read(lambda session: session.tuples("read_flags", leases=held))
         return {ids[seq]: flag for seq, stop in rows if (flag := FLAGS[stop]) is not None}
 
-    def place_execution(self, job_id: str, token: int, site: str, name: str) -> bool:
+    def record_site(self, job_id: str, token: int, site: str, name: str) -> bool:
         """Record where an execution will live, before it starts. False: the lease is lost, so the execution must not
         start."""
         return bool(
             self._database.single(
-                lambda session: session.tuples(
-                    "place_execution", id=job_id, token=token, site=site, name=name
-                )
+                lambda session: session.tuples("record_site", id=job_id, token=token, site=site, name=name)
             )
         )
 

@@ -140,7 +140,7 @@ class ScheduleVerbs(EnqueueVerbs):
         return self._database.transact(work)
 
     @transaction
-    def note_run(self, session: Session, name: str, job_id: str) -> None:
+    def record_manual_job(self, session: Session, name: str, job_id: str) -> None:
         """Record a job of the schedule that was enqueued by hand: `overlap` checks this job at the next tick."""
         row = _found(session, name)
         moved = {"next_at": row["next_at"], "last_at": None, "last_job": job_id, "passed": 0}

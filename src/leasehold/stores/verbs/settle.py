@@ -22,7 +22,7 @@ from leasehold.stores.verbs.dependencies import lock_free_descendants
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.groups import held_groups
 from leasehold.stores.verbs.limits import limit_problems
-from leasehold.stores.verbs.locking import find_progress, lock_free_held, lock_held
+from leasehold.stores.verbs.locking import find_progress, lock_held, lock_held_skip_locked
 from leasehold.stores.verbs.stop import Marks, find_marks, stopped_follow_ups
 from leasehold.stores.verbs.writing import BATCH, batches, bump_groups, write_moves
 
@@ -195,7 +195,7 @@ def settle_in(session: Session, endings: Sequence[Ending], wait: bool = True) ->
     """Decide and write in an open transaction; returns the settled jobs as they are now, without lost leases. Without
     `wait`, locked jobs are left out, and _ChildLocked is raised if a job that waits for a settled one is locked."""
     wanted = {ending.id: ending for ending in endings}
-    jobs, now = lock_held(session, wanted) if wait else lock_free_held(session, wanted)
+    jobs, now = lock_held(session, wanted) if wait else lock_held_skip_locked(session, wanted)
     moves = [] if now is None else _decide(session, jobs.values(), wanted, now)
     if not wait and not lock_free_descendants(session, moves):
         raise _ChildLocked

@@ -10,7 +10,7 @@ from leasehold.domain.checks.texts import checked_tenant
 from leasehold.domain.checks.times import EARLIEST
 from leasehold.domain.errors import InvalidInput, TenantNotFound
 from leasehold.domain.records import TenantRow
-from leasehold.stores.database.wakeups import Hint, notify_here, tenants_of
+from leasehold.stores.database.wakeups import Hint, notify_here, tenants_label
 from leasehold.stores.verbs.writing import Verbs
 
 
@@ -66,7 +66,7 @@ class TenantVerbs(Verbs):
         """Notify the workers in every process that there may be work in these tenants; with STOP, that a running job
         may have a stop request."""
         self._run("notify_tenants", names=list(names))
-        notify_here(tenants_of(self.label), hint)
+        notify_here(tenants_label(self.label), hint)
 
     def _find(self, name: str) -> TenantRow | None:
         rows = self._rows("find_tenant", name=name)

@@ -12,7 +12,7 @@ from leasehold.domain.checks.payload import cursor_of, parts_of
 from leasehold.domain.records import ExecutionRow, LaneHolder, LeasePage, LeaseRow, QueueCount, WorkerCard
 from leasehold.domain.states import State
 from leasehold.stores.database.places import record_of
-from leasehold.stores.database.wakeups import NearWakeups
+from leasehold.stores.database.wakeups import LocalWakeups
 from leasehold.stores.verbs.writing import Verbs
 
 SILENT_AFTER = 45.0
@@ -49,9 +49,9 @@ class WorkerVerbs(Verbs):
         """Workers that reported in the last `age` seconds and serve this store, or this tenant of it."""
         return [card for row in self._rows("list_workers", age=age) if (card := _card(row)).serves(tenant)]
 
-    def near_wakeups(self) -> NearWakeups:
+    def near_wakeups(self) -> LocalWakeups:
         """`wakeups` for hints from this process only, without a connection or a thread."""
-        return NearWakeups(self.label)
+        return LocalWakeups(self.label)
 
     def list_leases(self, worker: str | None = None, limit: int = 50, cursor: str | None = None) -> LeasePage:
         """Which worker runs which job, in the order of the jobs' arrival; `cursor` is the last page's `next`."""
@@ -115,7 +115,7 @@ _MISPLACED = {
 }
 
 
-class VitalVerbs(Verbs):
+class DatabaseCheckVerbs(Verbs):
     """Checks of the store itself."""
 
     def now(self) -> datetime:

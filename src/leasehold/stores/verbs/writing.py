@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import DuplicateJob, StoreError
-from leasehold.domain.hooks import Happened, Listener, group_is_done, happened_in
+from leasehold.domain.hooks import Listener, PendingNotification, group_is_done, happened_in
 from leasehold.domain.job import TIED, Job
 from leasehold.domain.lanes import Ticket, tickets_after
 from leasehold.domain.outcome import Move, QuestionAsked, clean_error
@@ -128,13 +128,13 @@ def write_moves(session: Session, moves: Sequence[Move], now: datetime) -> Group
             _count(groups, move)
         written += moves
         moves = moves_of_children(session, moves, now)
-    notify(session, happened_in(written))
+    write_outbox(session, happened_in(written))
     return groups
 
 
 def bump_groups(session: Session, groups: Mapping[str, int]) -> None:
     if groups:
-        notify_about_groups(session, session.tuples("bump_groups", groups=group_records(groups)), groups)
+        write_outbox_of_groups(session, session.tuples("bump_groups", groups=group_records(groups)), groups)
 
 
 def group_records(groups: Mapping[str, int]) -> Records:
@@ -373,7 +373,7 @@ SILENT_FOR = 86_400.0
 """Seconds after which a listener that no process has touched gets no more events. settle.sql repeats this time."""
 
 
-def notify(session: Session, happened: Sequence[Happened]) -> None:
+def write_outbox(session: Session, happened: Sequence[PendingNotification]) -> None:
     """Store these notifications for the listeners that want them."""
     if not happened:
         return
@@ -383,7 +383,7 @@ def notify(session: Session, happened: Sequence[Happened]) -> None:
         session.run("insert_outbox", rows=Records(rows))
 
 
-def notify_about_groups(
+def write_outbox_of_groups(
     session: Session, rows: Sequence[tuple[Any, ...]], ended: Mapping[str, int] | None = None
 ) -> None:
     """Notify about groups without a live job. `ended` has the change of each group's live jobs: a group that
@@ -391,7 +391,7 @@ def notify_about_groups(
     done = [
         (name, version) for name, live, version in rows if live == 0 and (ended is None or ended[name] < 0)
     ]
-    notify(session, [group_is_done(name, version) for name, version in done])
+    write_outbox(session, [group_is_done(name, version) for name, version in done])
 
 
 def read_listeners(session: Session, events: set[str]) -> list[Listener]:
@@ -399,7 +399,7 @@ def read_listeners(session: Session, events: set[str]) -> list[Listener]:
     return [record_of(Listener, row) for row in rows]
 
 
-def _row(listener: Listener, one: Happened) -> dict[str, Any]:
+def _row(listener: Listener, one: PendingNotification) -> dict[str, Any]:
     return {
         "id": secrets.token_hex(16),
         "listener": listener.name,

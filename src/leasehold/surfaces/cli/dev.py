@@ -22,9 +22,9 @@ import typer
 from leasehold.domain.errors import InvalidInput
 from leasehold.surfaces.cli import options
 from leasehold.surfaces.cli.dev_child import (
+    EXIT_GRACE,
     GRACE,
     LAST_ANSWERS,
-    LAST_WORDS,
     STOP_GRACE,
     DevSettings,
     Message,
@@ -37,7 +37,7 @@ from leasehold.surfaces.cli.serve import check_mcp
 
 LOOK_EVERY = 0.5
 TICK = 0.1
-PATIENCE = GRACE + STOP_GRACE + LAST_ANSWERS + LAST_WORDS + 5
+PATIENCE = GRACE + STOP_GRACE + LAST_ANSWERS + EXIT_GRACE + 5
 """Seconds after SIGTERM until a child is killed. Then its leases expire, and its jobs are taken over."""
 CHILD_MODULE = "leasehold.surfaces.cli.dev_child"
 

@@ -128,7 +128,7 @@ GRACE = 5.0
 STOP_GRACE = 2.0
 LAST_ANSWERS = 1
 """Seconds for open requests at shutdown: pages reconnect by themselves."""
-LAST_WORDS = 1.0
+EXIT_GRACE = 1.0
 """Seconds that hanging threads get at the end, before the process exits without them."""
 LOOK_EVERY = 1.0
 
@@ -187,7 +187,7 @@ async def _serve(app: Leasehold, settings: DevSettings, worker: Worker, ready: C
     finally:
         listening.cancel()
     # A thread of a handler may hang, and asyncio would wait for it.
-    _leave_after(LAST_WORDS, Exit.GAVE_UP if worker.gave_up else Exit.OK)
+    _leave_after(EXIT_GRACE, Exit.GAVE_UP if worker.gave_up else Exit.OK)
 
 
 async def _when_it_listens(port: int, ready: Callable[[], None]) -> None:
@@ -247,7 +247,7 @@ class Line:
                 self.send_files()
             except OSError:
                 break
-        _leave_after(GRACE + STOP_GRACE + LAST_ANSWERS + LAST_WORDS, 1)
+        _leave_after(GRACE + STOP_GRACE + LAST_ANSWERS + EXIT_GRACE, 1)
         os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -24,7 +24,7 @@ from leasehold.surfaces.cli.problems import Exit, complain
 Text = str | Callable[[Any, Mapping[str, Any]], str]
 """The text to print: a format string, with the arguments by name and the answer as 0; or a function of both."""
 
-PLACES = {
+COMMAND_WORDS = {
     "job.get": "jobs show",
     "job.explain": "why",
     "job.abandon": "executions abandon",
@@ -66,7 +66,7 @@ def place(verb: Verb[..., Any]) -> str:
     noun, _, word = verb.name.partition(".")
     if verb.guard == "job" and not verb.write and noun != "job":
         noun, word = "jobs", noun
-    return PLACES.get(verb.name) or f"{noun.removesuffix('s')}s {word.replace('_', '-')}"
+    return COMMAND_WORDS.get(verb.name) or f"{noun.removesuffix('s')}s {word.replace('_', '-')}"
 
 
 def add_missing(word: str, noun: Noun) -> None:

@@ -16,7 +16,7 @@ from leasehold.surfaces.cli.problems import Exit
 if TYPE_CHECKING:
     from leasehold.types import QueueOrder, Worker
 
-LAST_WORDS = 3.0
+EXIT_GRACE = 3.0
 """Seconds that the process gets to exit after the worker has ended: a thread of a handler may hang."""
 
 
@@ -123,7 +123,7 @@ def _leave_in_time(code: int) -> None:
         sys.stdout.flush()
         os._exit(code)
 
-    timer = threading.Timer(LAST_WORDS, leave)
+    timer = threading.Timer(EXIT_GRACE, leave)
     timer.daemon = True
     timer.start()
 

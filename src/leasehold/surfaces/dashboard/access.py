@@ -17,7 +17,7 @@ from leasehold.domain.errors import TenantNotFound
 from leasehold.domain.tokens import TokenScope
 from leasehold.surfaces.dashboard import page_request, render
 from leasehold.surfaces.dashboard.page_request import PageRequest, base_of, is_inside, root_of
-from leasehold.surfaces.guard import FORWARDED, Caller, Callers, Denied, Places, RequestRates
+from leasehold.surfaces.guard import FORWARDED, AllowedHosts, Caller, Callers, Denied, RequestRates
 
 COOKIE = "leasehold_token"
 KEPT_FOR = 12 * 3600
@@ -39,13 +39,15 @@ HEADERS: Mapping[str, str] = {
 
 
 class Access:
-    def __init__(self, places: Places, callers: Callers, rates: RequestRates, *, read_only: bool) -> None:
+    def __init__(
+        self, places: AllowedHosts, callers: Callers, rates: RequestRates, *, read_only: bool
+    ) -> None:
         self._places = places
         self._callers = callers
         self._rates = rates
         self.read_only = read_only
 
-    def check_place(self, request: Request) -> None:
+    def check_origin(self, request: Request) -> None:
         """Check the host, and that a change comes from a page of the dashboard. Raises Denied."""
         headers = request.headers
         self._places.check(headers.getlist("host"), headers.getlist("origin"))
@@ -59,13 +61,13 @@ class Access:
 
     async def admit(self, request: Request, scope: TokenScope = "read") -> PageRequest:
         """Check a request and its token for this scope. Raises Denied, and TenantNotFound."""
-        self.check_place(request)
+        self.check_origin(request)
         authorization, kept = request.headers.get("authorization"), request.cookies.get(COOKIE)
         if authorization is None and kept:
             authorization = f"Bearer {kept}"
         self.check_rate(request, authorization)
         caller = await run_in_threadpool(self.caller, request, authorization)
-        self._rates.know(authorization, caller.access.name)
+        self._rates.register_token(authorization, caller.access.name)
         page_request = PageRequest(request, caller, self.read_only, bool(kept))
         if not page_request.may(scope):
             if self.read_only and caller.access.may(scope):
@@ -108,12 +110,12 @@ def forget(response: Response, request: Request) -> None:
 
 
 async def show(request: Request, access: Access) -> Response:
-    access.check_place(request)
+    access.check_origin(request)
     return _form(request, request.query_params.get("next", ""))
 
 
 async def enter(request: Request, access: Access) -> Response:
-    access.check_place(request)
+    access.check_origin(request)
     access.check_rate(request)
     form = await page_request.read_form(request)
     token, wanted = form.fields.get("token", "").strip(), form.fields.get("next", "")
@@ -132,8 +134,8 @@ async def enter(request: Request, access: Access) -> Response:
     return answer
 
 
-async def leave(request: Request, access: Access) -> Response:
-    access.check_place(request)
+async def sign_out(request: Request, access: Access) -> Response:
+    access.check_origin(request)
     answer = RedirectResponse(f"{root_of(request)}/sign-in", 303)
     forget(answer, request)
     return answer

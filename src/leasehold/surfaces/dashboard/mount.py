@@ -18,10 +18,10 @@ from starlette.types import ASGIApp
 from leasehold.app import Leasehold
 from leasehold.domain.errors import LeaseholdError, StoreError
 from leasehold.surfaces.dashboard import page, pages, render
-from leasehold.surfaces.dashboard.access import HEADERS, Access, enter, leave, show
+from leasehold.surfaces.dashboard.access import HEADERS, Access, enter, show, sign_out
 from leasehold.surfaces.dashboard.page_request import read_form, root_of
 from leasehold.surfaces.dashboard.pages.bulk import BulkRuns
-from leasehold.surfaces.guard import USUAL_RATE, Callers, Denied, Places, RequestRates
+from leasehold.surfaces.guard import USUAL_RATE, AllowedHosts, Callers, Denied, RequestRates
 
 LONGEST_READ = 10.0
 _KEPT = "public, max-age=31536000, immutable"
@@ -45,7 +45,7 @@ def create_dashboard(
     limits too. With `tokens=False` anyone who reaches it may do everything, so put your own guard before it. With
     `read_only` the dashboard changes nothing. The other arguments are those of `leasehold.http.router`."""
     access = Access(
-        Places.of(hosts, origins),
+        AllowedHosts.of(hosts, origins),
         Callers(app, tokens=tokens, surface="dashboard"),
         RequestRates(rate_limit),
         read_only=read_only,
@@ -77,7 +77,7 @@ def create_dashboard(
             Route("/static/{name:path}", guarded(lambda request: _static(request, access)), methods=["GET"]),
             Route("/sign-in", guarded(lambda request: show(request, access)), methods=["GET"]),
             Route("/sign-in", guarded(lambda request: enter(request, access)), methods=["POST"]),
-            Route("/sign-out", guarded(lambda request: leave(request, access)), methods=["POST"]),
+            Route("/sign-out", guarded(lambda request: sign_out(request, access)), methods=["POST"]),
             *routes,
         ],
         exception_handlers={HTTPException: _lost(access)},
@@ -109,14 +109,14 @@ async def _act(request: Request, access: Access) -> Response:
         notice = page.Notice("done", done.text)
         back = done.go or back
     answer = RedirectResponse(back, 303)
-    page.leave(answer, request, notice)
+    page.set_notice(answer, request, notice)
     return answer
 
 
 async def _static(request: Request, access: Access) -> Response:
     """A static file. It needs no token, because the sign-in page uses these files too; they reveal nothing about
     jobs."""
-    access.check_place(request)
+    access.check_origin(request)
     found = render.static_file(request.path_params["name"])
     if found is None:
         raise HTTPException(404)
@@ -146,7 +146,7 @@ def _lost(access: Access) -> Callable[[Request, Exception], Awaitable[Response]]
         if root and request.scope["path"] == root and request.method == "GET":
             return _with_headers(RedirectResponse(f"{root}/", 307))
         try:
-            access.check_place(request)
+            access.check_origin(request)
         except Denied as denied:
             return _with_headers(await _refusal(request, access, denied))
         return _with_headers(await _refusal(request, access, error))

@@ -144,7 +144,7 @@ class Notice:
     text: str
 
 
-def leave(response: Response, request: Request, notice: Notice) -> None:
+def set_notice(response: Response, request: Request, notice: Notice) -> None:
     text = notice.text if len(notice.text) <= LONGEST_NOTICE else notice.text[: LONGEST_NOTICE - 1] + "…"
     # Escapes would make the text longer than a cookie may be.
     payload = json.dumps([notice.kind, text], ensure_ascii=False)

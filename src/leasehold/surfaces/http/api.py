@@ -15,8 +15,8 @@ from starlette.responses import Response
 from starlette.routing import Match
 
 from leasehold.app import Leasehold
-from leasehold.surfaces.guard import USUAL_RATE, Callers, Denied, Places, RequestRates
-from leasehold.surfaces.http import by_hand
+from leasehold.surfaces.guard import USUAL_RATE, AllowedHosts, Callers, Denied, RequestRates
+from leasehold.surfaces.http import handwritten
 from leasehold.surfaces.http.problems import PROBLEMS, Problem, answer_to
 from leasehold.surfaces.http.routes import LONGEST_READ, Guard, add_routes, guarded_by, needs
 
@@ -47,7 +47,7 @@ def router(
     than `read_timeout` seconds fails (None: the database's own timeout applies).
     """
     guard = Guard(
-        Places.of(hosts, origins), Callers(app, tokens=tokens), RequestRates(rate_limit), read_timeout
+        AllowedHosts.of(hosts, origins), Callers(app, tokens=tokens), RequestRates(rate_limit), read_timeout
     )
     made = APIRouter(route_class=guarded_by(guard), responses=PROBLEMS)
     _add_routes(made)
@@ -67,13 +67,13 @@ def create_app(
     """The API as an app of its own, for any ASGI server, with `/livez`, `/readyz`, `/metrics` and `/openapi.json`. The
     arguments are those of `router`; with `needs_worker` the server is ready only while a worker is live."""
     guard = Guard(
-        Places.of(hosts, origins), Callers(app, tokens=tokens), RequestRates(rate_limit), read_timeout
+        AllowedHosts.of(hosts, origins), Callers(app, tokens=tokens), RequestRates(rate_limit), read_timeout
     )
     # No documentation pages: they would load code from other sites.
     api = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False, responses=PROBLEMS)
     api.router.route_class = guarded_by(guard)
-    by_hand.add_probes(api.router, app, needs_worker=needs_worker)
-    by_hand.add_metrics(api.router)  # not in `router`: the app around it may have its own /metrics
+    handwritten.add_probes(api.router, app, needs_worker=needs_worker)
+    handwritten.add_metrics(api.router)  # not in `router`: the app around it may have its own /metrics
     _add_routes(api.router)
 
     @api.router.get("/openapi.json", dependencies=needs("read"), include_in_schema=False)
@@ -103,11 +103,11 @@ def _methods(made: APIRouter, request: Request) -> set[str]:
 
 
 def _add_routes(made: APIRouter) -> None:
-    by_hand.add_jobs(made)
-    by_hand.add_bulk(made)
-    by_hand.add_watching(made)
-    by_hand.add_groups(made)
-    by_hand.add_fleet(made)
+    handwritten.add_jobs(made)
+    handwritten.add_bulk(made)
+    handwritten.add_watching(made)
+    handwritten.add_groups(made)
+    handwritten.add_fleet(made)
     add_routes(made)
 
 

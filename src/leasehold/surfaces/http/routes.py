@@ -32,7 +32,15 @@ from leasehold.operations import jobs
 from leasehold.operations.json_records import json_type
 from leasehold.operations.local import reads_within
 from leasehold.operations.verb import VERBS, Param, Verb
-from leasehold.surfaces.guard import FORWARDED, TENANT_HEADER, Caller, Callers, Denied, Places, RequestRates
+from leasehold.surfaces.guard import (
+    FORWARDED,
+    TENANT_HEADER,
+    AllowedHosts,
+    Caller,
+    Callers,
+    Denied,
+    RequestRates,
+)
 from leasehold.surfaces.http import responses
 from leasehold.surfaces.http.problems import answer_to
 from leasehold.surfaces.http.requests import add_link
@@ -68,7 +76,7 @@ OPEN: list[DependsParameter] = [cast(DependsParameter, Depends(_open_to_all))]
 
 @frozen
 class Guard:
-    places: Places
+    places: AllowedHosts
     callers: Callers
     rates: RequestRates
     longest_read: float | None = LONGEST_READ
@@ -91,7 +99,7 @@ def _admit_of(request: Request) -> Admit:
     return admit
 
 
-AskAgain = Annotated[Admit, Depends(_admit_of)]
+Readmit = Annotated[Admit, Depends(_admit_of)]
 """The parameter of an endpoint with a long response: it repeats the check of the caller, with the same errors."""
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
@@ -164,7 +172,7 @@ async def _admit(guard: Guard, request: Request, scope: TokenScope | None) -> No
             scope=scope,
         )
         caller = request.state.leasehold_caller = await run_in_threadpool(admit)
-        guard.rates.know(authorization, caller.access.name)
+        guard.rates.register_token(authorization, caller.access.name)
 
 
 def scope_of(path: str, dependencies: Sequence[DependsParameter]) -> TokenScope | None:
@@ -243,7 +251,7 @@ SHOWN: dict[Any, Any] = {
 }
 """Response models for return types that are no records, or whose responses have more than the record."""
 
-FOR_A_WHILE = "How long; with neither, until it is opened or resumed."
+PAUSE_EXAMPLE = "How long; with neither, until it is opened or resumed."
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -316,7 +324,7 @@ def _body_of(verb: Verb[..., Any]) -> type[BaseModel]:
     if verb.examples is not None:
         config["json_schema_extra"] = {"examples": [dict(verb.examples)]}
     fields: dict[str, Any] = {one.name: (one.annotation, _default(one)) for one in verb.body}
-    doc = FOR_A_WHILE if "for_" in fields else None
+    doc = PAUSE_EXAMPLE if "for_" in fields else None
     return create_model(verb.title.title().replace("_", ""), __config__=config, __doc__=doc, **fields)
 
 

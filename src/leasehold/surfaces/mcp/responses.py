@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from leasehold.domain.groups import GroupState
 from leasehold.domain.records import Cause
 from leasehold.domain.states import State
-from leasehold.operations.watch import AT_REST
+from leasehold.operations.watch import ENDED_STATES
 from leasehold.surfaces.guard import Caller
 from leasehold.threads import to_thread
 from leasehold.types import Job as Handle
@@ -156,7 +156,7 @@ def job_of(caller: Caller, job: Handle[Any]) -> Job:
             found.result = json.loads(text)
     if state is State.WAITING:
         found.questions = [question_of(one) for one in job.questions() if one.status == "open"]
-    if state not in AT_REST:
+    if state not in ENDED_STATES:
         found.next_poll_s = poll_after(job)
     found.hint = found.hint or _hint(found)
     return found
@@ -199,7 +199,7 @@ def _hint(job: Job) -> str | None:
 
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
-SETTLED = AT_REST | {State.WAITING, State.PAUSED}
+SETTLED = ENDED_STATES | {State.WAITING, State.PAUSED}
 """States that a job does not leave by itself."""
 
 

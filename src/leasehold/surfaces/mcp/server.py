@@ -44,10 +44,10 @@ from leasehold.surfaces.guard import (
     STATUSES,
     TENANT_HEADER,
     USUAL_RATE,
+    AllowedHosts,
     Caller,
     Callers,
     Denied,
-    Places,
     RequestRates,
 )
 from leasehold.surfaces.mcp import tasks
@@ -230,7 +230,7 @@ class McpApp:
         rate_limit: float = USUAL_RATE,
         read_timeout: float | None = LONGEST_READ,
     ) -> None:
-        self._places = Places.of(hosts, origins)
+        self._places = AllowedHosts.of(hosts, origins)
         self._rates = RequestRates(rate_limit)
         self._callers = Callers(app, tokens=tokens, surface="mcp")
         self._manager = StreamableHTTPSessionManager(
@@ -269,7 +269,7 @@ class McpApp:
             forwarded=any(name in headers for name in FORWARDED),
             scope=None,  # each tool requires its own scope
         )
-        self._rates.know(authorization, caller.access.name)
+        self._rates.register_token(authorization, caller.access.name)
         return caller
 
 

@@ -140,7 +140,7 @@ class StopGroup(Arguments):
 
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 MAKES = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=True)
-STEERS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
+CONTROLS = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 STOPS = ToolAnnotations(
     read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
 )
@@ -377,7 +377,7 @@ TOOLS: dict[str, Tool] = {
             title="Resume a job",
             description="Resume a paused, failed or timed-out job.",
             scope="operate",
-            annotations=STEERS,
+            annotations=CONTROLS,
             arguments=ResumeJob,
             answer=responses.Job,
             call=resume_job,
@@ -397,7 +397,7 @@ TOOLS: dict[str, Tool] = {
             title="Answer a question",
             description="Answer a job's question, so that the job continues. Ask the user; do not make up an answer.",
             scope="operate",
-            annotations=STEERS,
+            annotations=CONTROLS,
             arguments=AnswerQuestion,
             answer=responses.Job,
             call=answer_question,

@@ -6,5 +6,5 @@ serves and waits            ends all processes of        by the guard before it 
 (`attempt`, `rpc`)          the child (`guard`)          anything: the handler
                                                          (`main`, `rpc`)
      └───── control: stop, started, ended ─────┘               │
-     └───────────── channel: the sheet; verbs and answers; the ending ─────────┘
+     └───────────── channel: the message; verbs and answers; the ending ─────────┘
 """

@@ -22,17 +22,17 @@ from leasehold.run.exceptions import OURS, signal_name
 from leasehold.tasks.definition import TaskDefinition, margin
 from leasehold.worker.process.job_message import (
     STOPPED,
-    JobSheet,
-    TaskSheet,
+    JobMessage,
+    TaskMessage,
     outcome_from,
-    task_sheet,
-    write_sheet,
+    task_message,
+    write_message,
 )
 from leasehold.worker.process.rpc import CUT_OFF, STOP_REQUEST, Channel, RpcServer, write_answer, write_error
 
 # -- the child ---------------------------------------------------------------------------------------------------------
 
-LAST_BREATH = 2.0
+EXIT_AFTER_CLOSE = 2.0
 """Seconds that a child may live on after its channel was closed, before it is killed."""
 LINGER = 5.0
 """Seconds that a child has to exit after it reported its ending: its libraries may need them."""
@@ -42,7 +42,7 @@ _BOOT = "import sys; sys.path[:] = {path!r}; from leasehold.worker.process.guard
 
 
 class Child:
-    def __init__(self, run: Attempt, sheet: JobSheet) -> None:
+    def __init__(self, attempt: Attempt, message: JobMessage) -> None:
         """Raises OSError if the machine has no room for another process."""
         self.message: dict[str, Any] | None = None
         """The ending that the child reported."""
@@ -52,9 +52,9 @@ class Child:
         """The child closed its channel while it lived on, or sent an invalid frame."""
         self.expired = False
         """The child was killed because its lease ran out."""
-        self._run = run
-        self._sheet = sheet
-        self._server = RpcServer(run)
+        self._run = attempt
+        self._message = message
+        self._server = RpcServer(attempt)
         self._pid = 0
         self._guard_lives = True
         self._received = b""
@@ -68,7 +68,7 @@ class Child:
         try:
             # Its own session: Ctrl-C in the worker's terminal is for the worker.
             self._guard = subprocess.Popen(
-                [sys.executable, "-c", boot, run.grant.task, run.grant.id],
+                [sys.executable, "-c", boot, attempt.grant.task, attempt.grant.id],
                 stdin=subprocess.DEVNULL,
                 pass_fds=ends,
                 start_new_session=True,
@@ -95,7 +95,7 @@ class Child:
     def serve(self) -> None:
         """Serve the child's calls until none of its processes is alive."""
         with contextlib.suppress(OSError):  # the child died before it could begin
-            self._channel.send(write_sheet(self._sheet))
+            self._channel.send(write_message(self._message))
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ, self._read_guard)
             selector.register(self._channel, selectors.EVENT_READ, self._read_child)
@@ -164,7 +164,7 @@ class Child:
                 return True
         except (ValueError, KeyError, TypeError):
             self.garbled = True
-        self._end_by = min(self._end_by, time.monotonic() + (0.0 if self.garbled else LAST_BREATH))
+        self._end_by = min(self._end_by, time.monotonic() + (0.0 if self.garbled else EXIT_AFTER_CLOSE))
         return False
 
     def _act(self, message: dict[str, Any]) -> None:
@@ -212,15 +212,15 @@ class Processes:
         """Raises InvalidTask for a task that no other process could import: now, not when it is claimed."""
         self.stop_grace = stop_grace
         self._capture_logs = capture_logs
-        self._sheets: dict[TaskDefinition, TaskSheet] = {}
+        self._task_messages: dict[TaskDefinition, TaskMessage] = {}
         for task in tasks:
             if task.in_process:
-                self.sheet_of(task)
+                self.message_of(task)
 
-    def sheet_of(self, task: TaskDefinition) -> TaskSheet:
-        if task not in self._sheets:
-            self._sheets[task] = task_sheet(task, self._capture_logs)
-        return self._sheets[task]
+    def message_of(self, task: TaskDefinition) -> TaskMessage:
+        if task not in self._task_messages:
+            self._task_messages[task] = task_message(task, self._capture_logs)
+        return self._task_messages[task]
 
 
 class ProcessAttempt(Attempt):
@@ -232,9 +232,9 @@ class ProcessAttempt(Attempt):
     def call(self, arguments: dict[str, Any]) -> Success:
         """Run the handler in a child. The arguments were checked; the child decodes them again, from the grant."""
         journal = self.needed_journal()
-        sheet = JobSheet(self.processes.sheet_of(self.definition), self.grant, journal.has_folder)
+        message = JobMessage(self.processes.message_of(self.definition), self.grant, journal.has_folder)
         try:
-            child = Child(self, sheet)
+            child = Child(self, message)
         except OSError as error:
             raise EndedAs(
                 HandedBack(f"its worker could not start a process: {error}", NO_ROOM_DELAY)
@@ -265,7 +265,7 @@ class ProcessAttempt(Attempt):
         if (child := self._child) is not None:
             child.stop(self._grace())
 
-    def patience(self, stop_grace: float) -> float:
+    def stop_timeout(self, stop_grace: float) -> float:
         return stop_grace + KILL_TIME
 
     def _grace(self) -> float:

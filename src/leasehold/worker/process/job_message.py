@@ -41,7 +41,7 @@ class Reference:
 
 
 @frozen(kw_only=True)
-class TaskSheet:
+class TaskMessage:
     """The part of the message that all jobs of a task share."""
 
     task: str
@@ -58,31 +58,31 @@ class TaskSheet:
 
 
 @frozen
-class JobSheet:
-    task: TaskSheet
+class JobMessage:
+    task: TaskMessage
     grant: Grant
     has_folder: bool
 
 
-_ADAPTER = TypeAdapter(JobSheet)
+_ADAPTER = TypeAdapter(JobMessage)
 
 
-def write_sheet(sheet: JobSheet) -> bytes:
-    return _ADAPTER.dump_json(sheet)
+def write_message(message: JobMessage) -> bytes:
+    return _ADAPTER.dump_json(message)
 
 
-def read_sheet(text: bytes) -> JobSheet:
+def read_message(text: bytes) -> JobMessage:
     return _ADAPTER.validate_json(text)
 
 
-def task_sheet(definition: TaskDefinition, capture_logs: bool) -> TaskSheet:
+def task_message(definition: TaskDefinition, capture_logs: bool) -> TaskMessage:
     """Raises InvalidTask for an object that a fresh interpreter would not find."""
     task, settings = definition.name, definition.settings
     function = _reference(task, definition.function)
     on, never = _references(task, settings.retry.on), _references(task, settings.retry.never)
     middleware = _references(task, definition.layers) or []
     needs_main = any(one.module == "__main__" for one in (function, *(on or ()), *(never or ()), *middleware))
-    return TaskSheet(
+    return TaskMessage(
         task=task,
         function=function,
         retry_on=on,
@@ -135,17 +135,17 @@ def _main_module(task: str) -> dict[str, str]:
     return main
 
 
-def open_sheet(sheet: TaskSheet) -> TaskDefinition:
+def load_definition(message: TaskMessage) -> TaskDefinition:
     """Build the definition in the child: imports the user's modules."""
-    sys.argv[:] = sheet.argv
-    if sheet.main:
+    sys.argv[:] = message.argv
+    if message.main:
         from multiprocessing.spawn import prepare
 
-        prepare({**sheet.main})
-    retry = Retry(on=_found(sheet.retry_on), never=_found(sheet.retry_never))
-    definition = TaskDefinition(sheet.function.find(), sheet.task, TaskSettings(retry=retry))
+        prepare({**message.main})
+    retry = Retry(on=_found(message.retry_on), never=_found(message.retry_never))
+    definition = TaskDefinition(message.function.find(), message.task, TaskSettings(retry=retry))
     middlewares = Middlewares()
-    for layer in sheet.middleware:
+    for layer in message.middleware:
         middlewares.add(layer.find())
     middlewares.apply_to(definition)
     return definition

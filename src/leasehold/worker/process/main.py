@@ -21,7 +21,14 @@ from leasehold.run.attempt import Attempt, run_here
 from leasehold.run.exceptions import ExitGuard, describe
 from leasehold.run.journal import Journal
 from leasehold.worker.logs import LogCapture, LogFields
-from leasehold.worker.process.job_message import JobSheet, TaskSheet, ending, open_sheet, read_sheet, stopped
+from leasehold.worker.process.job_message import (
+    JobMessage,
+    TaskMessage,
+    ending,
+    load_definition,
+    read_message,
+    stopped,
+)
 from leasehold.worker.process.rpc import CUT_OFF, Channel, Link, RemoteStore, RemoteWriter
 from leasehold.worker.service import HandlerThreads
 from leasehold.worker.writers import BatchWriter
@@ -43,29 +50,29 @@ def run_job(channel: int, stack: int) -> None:
     first = end.receive()
     if first is None:
         return  # the worker is already gone
-    sheet = read_sheet(first)
+    message = read_message(first)
     faulthandler.enable(open(stack, "wb", buffering=0), all_threads=False)  # noqa: SIM115 — as long as we live
-    _limit(sheet.task)
+    _limit(message.task)
     link = Link(end)
     link.open()
-    run: ChildAttempt | None = None
+    attempt: ChildAttempt | None = None
     try:
-        definition = open_sheet(sheet.task)
-        run = ChildAttempt(sheet, definition, link, interrupt)
-        link.on_stop(run.stop_from_outside)
-        with _logging(sheet.task, run):
-            message = run.to_its_end()
+        definition = load_definition(message.task)
+        attempt = ChildAttempt(message, definition, link, interrupt)
+        link.on_stop(attempt.stop_from_outside)
+        with _logging(message.task, attempt):
+            end_message = attempt.to_its_end()
     except BaseException as error:
-        message = ending(Failure(describe(error)))
+        end_message = ending(Failure(describe(error)))
     finally:
         interrupt.armed = False
     try:
-        link.send(message)
+        link.send(end_message)
     except OSError:
         os._exit(CUT_OFF)
 
 
-def _limit(task: TaskSheet) -> None:
+def _limit(task: TaskMessage) -> None:
     if task.memory is not None:
         # Not the address space: threads and libraries reserve far more of it than they use.
         _lower(resource.RLIMIT_DATA, task.memory, task.memory)
@@ -81,10 +88,10 @@ def _lower(which: int, soft: int, hard: int) -> None:
 
 
 @contextlib.contextmanager
-def _logging(task: TaskSheet, run: ChildAttempt) -> Any:
+def _logging(task: TaskMessage, attempt: ChildAttempt) -> Any:
     fields = LogFields()
     fields.start()
-    capture = LogCapture(run.remote_writer) if task.capture_logs else None
+    capture = LogCapture(attempt.remote_writer) if task.capture_logs else None
     if capture is not None:
         capture.start()
     try:
@@ -143,7 +150,7 @@ class ChildAttempt(Attempt):
     """The attempt in the child process. Its writes, reports and ending go to the worker, and only the worker knows why
     it is stopped."""
 
-    def __init__(self, sheet: JobSheet, definition: Any, link: Link, interrupt: Interrupt) -> None:
+    def __init__(self, message: JobMessage, definition: Any, link: Link, interrupt: Interrupt) -> None:
         self._link = link
         self._interrupt = interrupt
         self._process = os.getpid()
@@ -151,10 +158,10 @@ class ChildAttempt(Attempt):
         self.remote_writer = RemoteWriter(link)
         threads = HandlerThreads(THREADS)
         # The part of a store that attempts use: `ctx` reaches nothing else.
-        store = cast("JobStore", RemoteStore(link, sheet.has_folder))
+        store = cast("JobStore", RemoteStore(link, message.has_folder))
         journal = Journal(store, "", threads, BatchWriter(), lambda *_: self.stop("flag"))
         now = time.monotonic()
-        super().__init__(sheet.grant, definition, now, now, journal, self.remote_writer)
+        super().__init__(message.grant, definition, now, now, journal, self.remote_writer)
 
     @property
     def resources(self) -> Any:
@@ -207,7 +214,7 @@ class ChildAttempt(Attempt):
         finally:
             self._interrupt.armed = False
 
-    def _ended(self, run: Attempt, outcome: Outcome | None) -> None:
+    def _ended(self, attempt: Attempt, outcome: Outcome | None) -> None:
         if outcome is None or outcome is STOPPED:
             over = self.over_budget()
             self._message = stopped(None if over is None else str(over))

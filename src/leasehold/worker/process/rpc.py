@@ -129,9 +129,9 @@ CALLS: dict[str, Call] = {
 class RpcServer:
     """Answers the calls of one child."""
 
-    def __init__(self, run: Attempt) -> None:
-        self._run = run
-        self._journal = run.needed_journal()
+    def __init__(self, attempt: Attempt) -> None:
+        self._run = attempt
+        self._journal = attempt.needed_journal()
         self._store = self._journal.store
 
     def call(self, verb: str, args: list[Any]) -> object:
@@ -152,15 +152,15 @@ class RpcServer:
 
     def emit(self, kind: str, data: str | None, key: str | None, text: str) -> None:
         """Pass on an update. Blocks while too many updates wait for the database, and soon the child blocks too."""
-        run = self._run
+        attempt = self._run
         if kind == LOG:
-            run.log_line(text.removesuffix("\n"))
+            attempt.log_line(text.removesuffix("\n"))
             return
         with contextlib.suppress(StopRequested):  # the attempt ends; its updates are dropped
-            while not run.emit(kind, data, key):
-                if run.writer is not None and run.stream is not None:
-                    run.writer.wait_for_room(run.stream, CHECK_STOP_EVERY)
-                run.raise_if_stopped()
+            while not attempt.emit(kind, data, key):
+                if attempt.writer is not None and attempt.stream is not None:
+                    attempt.writer.wait_for_room(attempt.stream, CHECK_STOP_EVERY)
+                attempt.raise_if_stopped()
 
 
 def _decoded(verb: str, args: list[Any]) -> list[Any]:
@@ -304,10 +304,10 @@ class RemoteWriter:
     def __init__(self, link: Link) -> None:
         self._link = link
 
-    def stream_of(self, run: Emitter) -> RunStream:
-        if run.stream is None:
-            run.stream = RunStream(run.grant)
-        return run.stream
+    def stream_of(self, attempt: Emitter) -> RunStream:
+        if attempt.stream is None:
+            attempt.stream = RunStream(attempt.grant)
+        return attempt.stream
 
     def put(
         self, stream: RunStream, kind: str, data: str | None = None, key: str | None = None, text: str = ""

@@ -397,7 +397,7 @@ CREATE TABLE leasehold.checkpoint (
 
 -- What a job reports while it runs: partial results, its newest progress, stalls. Numbered per job, without gaps, while
 -- its lease is locked.
-CREATE TABLE leasehold.event (
+CREATE TABLE leasehold.job_update (
     job_id  uuid NOT NULL,
     seq     bigint NOT NULL,
     kind    text NOT NULL,
@@ -408,9 +408,9 @@ CREATE TABLE leasehold.event (
     PRIMARY KEY (job_id, seq)
 );
 -- Once per key, also after a crash and a retry.
-CREATE UNIQUE INDEX event_key ON leasehold.event (job_id, key) WHERE key IS NOT NULL;
+CREATE UNIQUE INDEX job_update_key ON leasehold.job_update (job_id, key) WHERE key IS NOT NULL;
 -- A forty-minute job leaves one row of progress, not thousands.
-CREATE UNIQUE INDEX event_progress ON leasehold.event (job_id) WHERE kind = 'progress';
+CREATE UNIQUE INDEX job_update_progress ON leasehold.job_update (job_id) WHERE kind = 'progress';
 
 -- How far a job's numbers have come, and the last note of the last lease that was written: what is sent again after a
 -- lost reply is written once. One row per job that ever reported something.

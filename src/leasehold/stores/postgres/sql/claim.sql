@@ -294,7 +294,7 @@ SELECT task FROM leasehold.running_cap WHERE task = :task FOR UPDATE;
 -- name: insert_running_cap
 INSERT INTO leasehold.running_cap (task) VALUES (:task) ON CONFLICT DO NOTHING;
 
--- name: list_places
+-- name: list_running_of_task
 -- The running jobs of a task, the oldest first: under a lease, live or not, and orphans. Reads all leases and orphans,
 -- and no other rows: finished and queued jobs of the task may be millions.
 SELECT j.id, o.name AS worker, p.started_at, p.expires_at AS lease_expires_at, :now AS now,

@@ -127,13 +127,13 @@ WHERE j.group_name = ANY(:names::text[]) GROUP BY j.group_name;
 SELECT j.id, j.task, l.attempt, e.data AS progress, e.at
 FROM leasehold.lease AS l CROSS JOIN LATERAL (
     SELECT x.id, x.task, x.group_name FROM leasehold.job AS x WHERE x.seq = l.job LIMIT 1) AS j LEFT JOIN LATERAL (
-    SELECT x.data, x.at FROM leasehold.event AS x WHERE x.job_id = j.id AND x.kind = 'progress' LIMIT 1) AS e ON true
+    SELECT x.data, x.at FROM leasehold.job_update AS x WHERE x.job_id = j.id AND x.kind = 'progress' LIMIT 1) AS e ON true
 WHERE j.group_name = :name AND (:tasks::text[] IS NULL OR j.task = ANY(:tasks::text[]))
 ORDER BY l.job LIMIT :limit;
 
 -- name: list_emitted
 -- The last :limit updates of each job, in order.
 SELECT e.* FROM unnest(:ids::uuid[]) AS r(id), LATERAL (
-    SELECT x.job_id, x.seq, x.kind, x.data, x.key, x.attempt, x.at FROM leasehold.event AS x
+    SELECT x.job_id, x.seq, x.kind, x.data, x.key, x.attempt, x.at FROM leasehold.job_update AS x
     WHERE x.job_id = r.id AND x.kind NOT IN ('progress', 'stalled') ORDER BY x.seq DESC LIMIT :limit) AS e
 ORDER BY e.job_id, e.seq;

@@ -9,7 +9,7 @@ SELECT j.*, (SELECT g.slots IS NOT NULL FROM leasehold.gate AS g WHERE g.id = j.
 FROM found, LATERAL (
     SELECT q.* FROM leasehold.job AS q WHERE q.seq = found.seq LIMIT 1 FOR NO KEY UPDATE) AS j;
 
--- name: lock_free_anchors
+-- name: lock_anchors_skip_locked
 WITH found AS MATERIALIZED (
     SELECT j.seq FROM unnest(:ids::uuid[]) AS r(id), LATERAL (
         SELECT q.seq FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j ORDER BY j.seq)
@@ -34,7 +34,7 @@ SELECT l.job AS seq, l.token, l.expires_at, l.started_at, l.attempt,
 FROM (SELECT n.seq FROM unnest(:seqs::bigint[]) AS n(seq) ORDER BY n.seq) AS r, LATERAL (
     SELECT q.* FROM leasehold.lease AS q WHERE q.job = r.seq LIMIT 1 FOR UPDATE) AS l;
 
--- name: probe_free_leases
+-- name: probe_leases_skip_locked
 SELECT l.job AS seq, l.token, l.expires_at, l.started_at, l.attempt,
     (SELECT o.name FROM leasehold.worker_name AS o WHERE o.number = l.worker) AS worker, l.special, l.stop
 FROM unnest(:seqs::bigint[]) AS r(seq), LATERAL (

@@ -77,7 +77,7 @@ DELETE FROM leasehold.tag WHERE job_id = ANY(:ids::uuid[]);
 DELETE FROM leasehold.question WHERE job_id = ANY(:ids::uuid[]);
 
 -- name: prune_events
-DELETE FROM leasehold.event WHERE job_id = ANY(:ids::uuid[]);
+DELETE FROM leasehold.job_update WHERE job_id = ANY(:ids::uuid[]);
 
 -- name: prune_streams
 DELETE FROM leasehold.stream WHERE job_id = ANY(:ids::uuid[]);

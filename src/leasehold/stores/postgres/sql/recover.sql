@@ -20,7 +20,7 @@ SELECT j.id FROM leasehold.parked AS p,
 WHERE p.state = 4 AND x.site = ANY(:sites::text[]) AND (:tasks::text[] IS NULL OR j.task = ANY(:tasks::text[]))
 ORDER BY j.priority DESC, p.job LIMIT :limit;
 
--- name: find_held
+-- name: find_leases_of
 -- After a lost reply: what this worker holds. Whether a job was to start sooner is judged by the time of its grant.
 SELECT l.job AS seq, j.id, l.token, l.attempt, j.task, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
     CASE WHEN l.attempt = 1 AND j.start_by <= l.started_at THEN 0 ELSE extract(epoch FROM j.deadline_at - :now) END::float8
@@ -36,7 +36,7 @@ WHERE l.worker = (SELECT o.number FROM leasehold.worker_name AS o WHERE o.name =
 -- name: count_leases
 SELECT count(*) AS leases FROM leasehold.lease;
 
--- name: find_overdue
+-- name: find_passed_limits
 -- Jobs whose time is over and that no worker runs. Only jobs with such limits: the index leads with the time. Whether a
 -- job that had to start by now has started is checked under the lock. And jobs with a question that was not answered in
 -- time: one read for both, every few seconds.
@@ -74,7 +74,7 @@ SELECT l.job, l.stop FROM unnest(:leases.jobs::bigint[], :leases.tokens::bigint[
     SELECT q.job, q.stop FROM leasehold.lease AS q WHERE q.job = r.job AND q.token = r.token LIMIT 1) AS l
 WHERE l.stop <> 0;
 
--- name: place_execution
+-- name: record_site
 -- Stored under the fence before the start: an attempt without a row has no execution anywhere.
 WITH anchor AS MATERIALIZED (SELECT seq FROM leasehold.job WHERE id = :id FOR NO KEY UPDATE),
 mine AS MATERIALIZED (

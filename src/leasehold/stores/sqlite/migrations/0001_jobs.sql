@@ -352,7 +352,7 @@ CREATE TABLE leasehold_checkpoint (
 
 -- What a job reports while it runs: partial results, its newest progress, stalls. Numbered per job, without gaps, while
 -- its lease is locked.
-CREATE TABLE leasehold_event (
+CREATE TABLE leasehold_job_update (
     job_id  TEXT NOT NULL,
     seq     INTEGER NOT NULL,
     kind    TEXT NOT NULL,
@@ -364,9 +364,9 @@ CREATE TABLE leasehold_event (
     CONSTRAINT event_data_is_json CHECK (data IS NULL OR json_valid(data))
 );
 -- Once per key, also after a crash and a retry.
-CREATE UNIQUE INDEX leasehold_event_key ON leasehold_event (job_id, key) WHERE key IS NOT NULL;
+CREATE UNIQUE INDEX leasehold_job_update_key ON leasehold_job_update (job_id, key) WHERE key IS NOT NULL;
 -- A forty-minute job leaves one row of progress, not thousands.
-CREATE UNIQUE INDEX leasehold_event_progress ON leasehold_event (job_id) WHERE kind = 'progress';
+CREATE UNIQUE INDEX leasehold_job_update_progress ON leasehold_job_update (job_id) WHERE kind = 'progress';
 
 -- How far a job's numbers have come, and the last note of the last lease that was written: what is sent again after a
 -- lost reply is written once. One row per job that ever reported something.

@@ -122,14 +122,14 @@ WHERE j.group_name IN (SELECT value FROM json_each(:names)) GROUP BY j.group_nam
 -- name: list_group_runs
 SELECT j.id, j.task, l.attempt, e.data AS progress, e.at
 FROM leasehold_lease AS l CROSS JOIN leasehold_job AS j ON j.seq = l.job
-    LEFT JOIN leasehold_event AS e ON e.job_id = j.id AND e.kind = 'progress'
+    LEFT JOIN leasehold_job_update AS e ON e.job_id = j.id AND e.kind = 'progress'
 WHERE j.group_name = :name AND (:tasks IS NULL OR j.task IN (SELECT value FROM json_each(:tasks)))
 ORDER BY l.job LIMIT :limit;
 
 -- name: list_emitted
 -- The last :limit updates of each job, in order.
 SELECT e.job_id, e.seq, e.kind, e.data, e.key, e.attempt, e.at FROM json_each(:ids) AS r
-CROSS JOIN leasehold_event AS e ON e.rowid IN (
-    SELECT x.rowid FROM leasehold_event AS x
+CROSS JOIN leasehold_job_update AS e ON e.rowid IN (
+    SELECT x.rowid FROM leasehold_job_update AS x
     WHERE x.job_id = r.value AND x.kind NOT IN ('progress', 'stalled') ORDER BY x.seq DESC LIMIT :limit)
 ORDER BY e.job_id, e.seq;

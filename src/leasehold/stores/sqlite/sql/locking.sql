@@ -3,7 +3,7 @@
 SELECT j.*, g.slots IS NOT NULL AS limited, :now AS now FROM leasehold_job AS j JOIN leasehold_gate AS g ON g.id = j.gate
 WHERE j.id IN (SELECT value FROM json_each(:ids)) ORDER BY j.seq;
 
--- name: lock_free_anchors
+-- name: lock_anchors_skip_locked
 SELECT j.*, g.slots IS NOT NULL AS limited, :now AS now FROM leasehold_job AS j JOIN leasehold_gate AS g ON g.id = j.gate
 WHERE j.id IN (SELECT value FROM json_each(:ids)) ORDER BY j.seq;
 
@@ -20,7 +20,7 @@ SELECT l.job AS seq, l.token, l.expires_at AS expires_at, l.started_at, l.attemp
 FROM leasehold_lease AS l LEFT JOIN leasehold_worker_name AS o ON o.number = l.worker
 WHERE l.job IN (SELECT value FROM json_each(:seqs)) ORDER BY l.job;
 
--- name: probe_free_leases
+-- name: probe_leases_skip_locked
 SELECT l.job AS seq, l.token, l.expires_at AS expires_at, l.started_at, l.attempt, o.name AS worker, l.special, l.stop
 FROM leasehold_lease AS l LEFT JOIN leasehold_worker_name AS o ON o.number = l.worker
 WHERE l.job IN (SELECT value FROM json_each(:seqs)) ORDER BY l.job;

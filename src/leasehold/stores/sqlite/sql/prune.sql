@@ -72,7 +72,7 @@ DELETE FROM leasehold_tag WHERE job_id IN (SELECT value FROM json_each(:ids));
 DELETE FROM leasehold_question WHERE job_id IN (SELECT value FROM json_each(:ids));
 
 -- name: prune_events
-DELETE FROM leasehold_event WHERE job_id IN (SELECT value FROM json_each(:ids));
+DELETE FROM leasehold_job_update WHERE job_id IN (SELECT value FROM json_each(:ids));
 
 -- name: prune_streams
 DELETE FROM leasehold_stream WHERE job_id IN (SELECT value FROM json_each(:ids));

@@ -19,7 +19,7 @@ WHERE p.state = 4 AND x.site IN (SELECT value FROM json_each(:sites))
   AND (:tasks IS NULL OR j.task IN (SELECT value FROM json_each(:tasks)))
 ORDER BY j.priority DESC, p.job LIMIT :limit;
 
--- name: find_held
+-- name: find_leases_of
 -- After a lost reply: what this worker holds. Whether a job was to start sooner is judged by the time of its grant.
 SELECT l.job AS seq, j.id, l.token, l.attempt, j.task, j.queue, j.args, l.lease_seconds, j.policy, j.lane, j.group_name,
     CASE WHEN l.attempt = 1 AND j.start_by <= l.started_at THEN 0.0 ELSE (j.deadline_at - :now) / 1e6 END AS seconds_left,
@@ -34,7 +34,7 @@ WHERE l.worker = (SELECT o.number FROM leasehold_worker_name AS o WHERE o.name =
 -- name: count_leases
 SELECT count(*) AS leases FROM leasehold_lease;
 
--- name: find_overdue
+-- name: find_passed_limits
 -- Jobs whose time is over and that no worker runs. Only jobs with such limits: the index leads with the time. Whether a
 -- job that had to start by now has started is checked under the lock. And jobs with a question that was not answered in
 -- time: one read for both, every few seconds.
@@ -68,7 +68,7 @@ SELECT l.job, l.stop FROM json_each(:leases) AS r
 CROSS JOIN leasehold_lease AS l ON l.job = json_extract(r.value, '$[0]') AND l.token = json_extract(r.value, '$[1]')
 WHERE l.stop <> 0;
 
--- name: place_execution
+-- name: record_site
 -- Stored under the fence before the start: an attempt without a row has no execution anywhere.
 INSERT INTO leasehold_execution (job, attempt, site, name, placed_at)
 SELECT l.job, l.attempt, :site, :name, :now FROM leasehold_job AS j JOIN leasehold_lease AS l ON l.job = j.seq

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
 
-from leasehold.domain.bulk import ARGUMENTS, MEANT_FOR, BulkRefusal, BulkRequest
+from leasehold.domain.bulk import ARGUMENTS, BULK_STATES, BulkRefusal, BulkRequest
 from leasehold.domain.errors import InvalidInput, LeaseholdError
 from leasehold.domain.job import Job
 from leasehold.operations import jobs
@@ -233,8 +233,8 @@ def _runs(page_request: PageRequest) -> BulkRuns:
 
 
 def _verb(text: str) -> str:
-    if text not in MEANT_FOR:
-        raise InvalidInput("verb", f"{text!r} is no bulk verb", f"use one of {', '.join(MEANT_FOR)}")
+    if text not in BULK_STATES:
+        raise InvalidInput("verb", f"{text!r} is no bulk verb", f"use one of {', '.join(BULK_STATES)}")
     return text
 
 
@@ -270,7 +270,7 @@ def _request(
 
 
 def _about(requested: JobFilter, verb: str) -> str:
-    states = requested.states or tuple(state.value for state in MEANT_FOR[verb])
+    states = requested.states or tuple(state.value for state in BULK_STATES[verb])
     parts = [", ".join(state.replace("_", " ") for state in states)]
     words = {"q": "text", "task": "task", "since": "created since", "until": "created until"}
     parts += [f"{words.get(name, name)} {value}" for name, value in requested.fields.items()]

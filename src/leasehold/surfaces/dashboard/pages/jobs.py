@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from leasehold.domain.bulk import MEANT_FOR
+from leasehold.domain.bulk import BULK_STATES
 from leasehold.domain.checks.times import seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
@@ -117,7 +117,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
         "states": [state.value for state in State],
         "queues": sorted({card.queue for card in cards}),
         "tasks": sorted({card.task for card in cards}),
-        "bulk_verbs": list(MEANT_FOR),
+        "bulk_verbs": list(BULK_STATES),
     }
 
 

@@ -28,17 +28,17 @@ from leasehold.domain.stream import (
     UpdatePage,
 )
 from leasehold.stores.database.database import Records, Row, Session
-from leasehold.stores.results import Record
+from leasehold.stores.results import Unwritten
 from leasehold.stores.verbs.writing import Verbs
 
 LAST_PLACE = 2**63 - 1
 """The largest number that every store takes."""
 
 
-class EventVerbs(Verbs):
+class StreamVerbs(Verbs):
     """What attempts emit while they run: updates, progress, log lines."""
 
-    def write_events(self, runs: Sequence[RunNotes]) -> Record:
+    def write_updates(self, runs: Sequence[RunNotes]) -> Unwritten:
         """Store what the holders of these leases emit, in their order: updates get the job's next numbers, a key that
         is stored already is skipped, progress replaces the previous progress, log lines go to the attempt's tail. A
         note that was written before, by its `place`, is not written again. The result names the lost leases and the
@@ -48,7 +48,7 @@ class EventVerbs(Verbs):
         leases = Records([{"id": run.id, "token": run.token} for run in requested])
 
         def work(session: Session) -> set[tuple[str, int]]:
-            rows = session.rows("lock_free_leases", leases=leases)
+            rows = session.rows("lock_leases_skip_locked", leases=leases)
             workers = {(row["id"], row["token"]): row["worker"] for row in rows}
             held = [run for run in requested if (run.id, run.token) in workers]
             if held:
@@ -58,7 +58,7 @@ class EventVerbs(Verbs):
         accepted = self._database.transact(work) if requested else set()
         left = [(run.id, run.token) for run in runs if (run.id, run.token) not in accepted]
         locked = self._still_held(left)
-        return Record([lease for lease in left if lease not in locked], sorted(locked))
+        return Unwritten([lease for lease in left if lease not in locked], sorted(locked))
 
     def read_stream(self, job_id: str, since: int = 0, limit: int = 500) -> UpdatePage:
         """The job's state and its updates numbered above `since`, read at one moment. The result is final: no smaller
@@ -67,8 +67,8 @@ class EventVerbs(Verbs):
         rows = self._rows("read_stream", id=job_id, since=place, limit=limit)
         if not rows:
             raise JobNotFound(job_id)
-        events = [event_of(row) for row in rows if row["seq"] is not None]
-        return UpdatePage(State(rows[0]["state"]), rows[0]["attempt"], events)
+        updates = [update_of(row) for row in rows if row["seq"] is not None]
+        return UpdatePage(State(rows[0]["state"]), rows[0]["attempt"], updates)
 
     def mark_jobs(self, ids: Sequence[str]) -> dict[str, str]:
         """A text for each job that exists, which changes as soon as the job's state changes, a stop is requested, or
@@ -97,7 +97,7 @@ class EventVerbs(Verbs):
 class _Lines:
     """The rows that one transaction writes."""
 
-    events: list[dict[str, Any]] = field(default_factory=list)
+    updates: list[dict[str, Any]] = field(default_factory=list)
     logs: list[dict[str, Any]] = field(default_factory=list)
     streams: list[dict[str, Any]] = field(default_factory=list)
     history: list[dict[str, Any]] = field(default_factory=list)
@@ -130,8 +130,8 @@ def _write(session: Session, runs: Sequence[RunNotes], workers: dict[tuple[str, 
             )
     if lines.progressed:
         session.run("drop_progress", ids=lines.progressed)
-    if lines.events:
-        session.run("insert_events", events=Records(lines.events))
+    if lines.updates:
+        session.run("insert_updates", updates=Records(lines.updates))
     if lines.logs:
         session.run("append_logs", logs=Records(lines.logs), cap=LOG_CAP)
     if lines.history:
@@ -166,7 +166,7 @@ def _add(
             taken.add((run.id, note.key))
         seq += 1
         event = {"seq": seq, "kind": note.kind, "data": note.data, "key": note.key}
-        lines.events.append({"job_id": run.id, "attempt": run.attempt, **event})
+        lines.updates.append({"job_id": run.id, "attempt": run.attempt, **event})
         if note.kind == STALLED:
             lines.history.append(_history(run, note, worker))
     if logged := [note for note in notes if note.kind == LOG]:
@@ -200,6 +200,6 @@ def progress_of(text: str, at: datetime) -> Progress:
     return Progress(data["done"], data["total"], data["note"], at)
 
 
-def event_of(row: Row) -> Update:
+def update_of(row: Row) -> Update:
     data = None if row["data"] is None else json.loads(row["data"])
     return Update(row["seq"], row["kind"], data, row["key"], row["emitted_in"], row["at"])

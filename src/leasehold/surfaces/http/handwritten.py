@@ -27,11 +27,11 @@ from leasehold.domain.stream import Update
 from leasehold.operations import queues
 from leasehold.operations.json_records import as_models, json_type, model
 from leasehold.operations.verb import VERBS
-from leasehold.operations.watch import AT_REST, Watch
+from leasehold.operations.watch import ENDED_STATES, Watch
 from leasehold.surfaces.guard import Caller, CallRequest, Denied, enqueue_for, enqueue_once_for, tasks_for
 from leasehold.surfaces.http import requests, responses
 from leasehold.surfaces.http.requests import ID_IN_PATH, NAME_IN_PATH, add_location
-from leasehold.surfaces.http.routes import OPEN, Admit, AskAgain, RequestCaller, needs
+from leasehold.surfaces.http.routes import OPEN, Admit, Readmit, RequestCaller, needs
 from leasehold.surfaces.prometheus import CONTENT_TYPE, text_of
 from leasehold.types import Job as Handle
 
@@ -232,7 +232,7 @@ def add_watching(router: APIRouter) -> None:
             tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
             known = known or tag
             left = until - time.monotonic()
-            if tag not in known or state in AT_REST or left <= 0 or mark is None:
+            if tag not in known or state in ENDED_STATES or left <= 0 or mark is None:
                 break
             await caller.operations.await_job(id, mark, left)
         headers = {"ETag": tag, "Cache-Control": "no-cache"}
@@ -270,7 +270,7 @@ def add_watching(router: APIRouter) -> None:
     )
     async def watch_job(
         caller: RequestCaller,
-        admit: AskAgain,
+        admit: Readmit,
         id: Annotated[str, Depends(_known)],
         last_event_id: Annotated[
             str, Header(pattern=r"^[0-9]{0,15}$", description="Continue after this event.")
@@ -324,7 +324,7 @@ def _read(caller: Caller, id: str) -> tuple[bytes, State]:
 def _result(caller: Caller, id: str) -> tuple[State, str | None]:
     """The state, and the response text with the result. None: the job has not ended yet."""
     job = caller.job(id)
-    if job.state not in AT_REST:
+    if job.state not in ENDED_STATES:
         return job.state, None
     if job.state is not State.SUCCEEDED:
         raise JobNotSucceeded(job.id, job.state.value, job.error or job.reason)

@@ -10,7 +10,7 @@ FROM anchors AS a JOIN v ON v.id = a.id, LATERAL (
     SELECT q.token, q.worker FROM leasehold.lease AS q WHERE q.job = a.seq AND q.token = v.token
     LIMIT 1 FOR KEY SHARE) AS l;
 
--- name: lock_free_leases
+-- name: lock_leases_skip_locked
 -- The same, but what another transaction has locked is left out.
 WITH v AS MATERIALIZED (SELECT r.id, r.token FROM json_to_recordset(:leases::json) AS r(id uuid, token bigint)),
 anchors AS MATERIALIZED (
@@ -28,15 +28,15 @@ SELECT job_id, last_seq, token, place FROM leasehold.stream WHERE job_id = ANY(:
 -- The keys among these that are stored already, whichever attempt has reported them.
 WITH v AS MATERIALIZED (SELECT r.job_id, r.key FROM json_to_recordset(:keys::json) AS r(job_id uuid, key text))
 SELECT v.job_id, v.key FROM v WHERE EXISTS (
-    SELECT FROM leasehold.event AS e WHERE e.job_id = v.job_id AND e.key = v.key AND e.key IS NOT NULL OFFSET 0);
+    SELECT FROM leasehold.job_update AS e WHERE e.job_id = v.job_id AND e.key = v.key AND e.key IS NOT NULL OFFSET 0);
 
 -- name: drop_progress
-DELETE FROM leasehold.event WHERE kind = 'progress' AND job_id = ANY(:ids::uuid[]);
+DELETE FROM leasehold.job_update WHERE kind = 'progress' AND job_id = ANY(:ids::uuid[]);
 
--- name: insert_events
-INSERT INTO leasehold.event (job_id, seq, kind, data, key, attempt, at)
+-- name: insert_updates
+INSERT INTO leasehold.job_update (job_id, seq, kind, data, key, attempt, at)
 SELECT r.job_id, r.seq, r.kind, r.data::json, r.key, r.attempt, :now
-FROM json_to_recordset(:events::json) AS r(job_id uuid, seq bigint, kind text, data text, key text, attempt integer);
+FROM json_to_recordset(:updates::json) AS r(job_id uuid, seq bigint, kind text, data text, key text, attempt integer);
 
 -- name: append_logs
 -- The end is kept: the last lines show what happened.
@@ -68,7 +68,7 @@ SELECT
 -- include: attempt_in_lane
     ) AS attempt, e.seq, e.kind, e.data, e.key, e.attempt AS emitted_in, e.at
 FROM (SELECT a.seq AS number, a.* FROM leasehold.job AS a WHERE a.id = :id) AS j LEFT JOIN LATERAL (
-    SELECT * FROM leasehold.event AS v
+    SELECT * FROM leasehold.job_update AS v
     WHERE v.job_id = j.id AND v.seq > :since ORDER BY v.seq LIMIT :limit) AS e ON true
 ORDER BY e.seq;
 
@@ -84,7 +84,7 @@ LEFT JOIN leasehold.lease AS l ON l.job = j.seq LEFT JOIN leasehold.parked AS p 
 LEFT JOIN leasehold.stream AS s ON s.job_id = j.id LEFT JOIN leasehold.failure_state AS t ON t.job = j.seq;
 
 -- name: read_progress
-SELECT e.data, e.at FROM leasehold.event AS e WHERE e.job_id = :id AND e.kind = 'progress';
+SELECT e.data, e.at FROM leasehold.job_update AS e WHERE e.job_id = :id AND e.kind = 'progress';
 
 -- name: read_logs
 SELECT attempt, text, cut FROM leasehold.log_tail WHERE job_id = :id ORDER BY attempt;

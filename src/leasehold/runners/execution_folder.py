@@ -41,22 +41,24 @@ def open_site(folder: Path) -> tuple[Path, str]:
     return folder, path.read_text()
 
 
-def run_folder(folder: Path, name: str) -> Path:
+def execution_folder(folder: Path, name: str) -> Path:
     """Return the folder of the execution, whether it exists or not."""
     if _NAME.fullmatch(name) is None:
         raise InvalidInput(
-            "name", f"{name!r:.80} cannot name a run", "use up to 200 letters, digits, '.', '_' and '-'"
+            "name",
+            f"{name!r:.80} cannot name an execution",
+            "use up to 200 letters, digits, '.', '_' and '-'",
         )
     return folder / name
 
 
-def highest_token(run: Path) -> int:
+def highest_token(folder: Path) -> int:
     """Return the highest token. 0: the tokens were removed meanwhile, and there is a tombstone."""
-    return max((int(name[6:]) for name in os.listdir(run) if name.startswith("token.")), default=0)
+    return max((int(name[6:]) for name in os.listdir(folder) if name.startswith("token.")), default=0)
 
 
-def delete_all_but_the_tombstone(run: Path, first: str = "") -> None:
-    for entry in sorted(run.iterdir(), key=lambda entry: entry.name != first):
+def delete_all_but_the_tombstone(folder: Path, first: str = "") -> None:
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name != first):
         if entry.name == "tombstone":
             continue
         if entry.is_dir() and not entry.is_symlink():
@@ -68,10 +70,10 @@ def delete_all_but_the_tombstone(run: Path, first: str = "") -> None:
 def names_in(folder: Path) -> list[str]:
     """Return the executions that have left more than a tombstone."""
     found = []
-    for run in folder.iterdir():
+    for one in folder.iterdir():
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # another worker sweeps too
-            if _NAME.fullmatch(run.name) and set(os.listdir(run)) - {"tombstone"}:
-                found.append(run.name)
+            if _NAME.fullmatch(one.name) and set(os.listdir(one)) - {"tombstone"}:
+                found.append(one.name)
     return sorted(found)
 
 
@@ -79,14 +81,14 @@ def sweep_tombstones(folder: Path, age: float, keep_if: tuple[str, ...]) -> int:
     """Free the names whose tombstone is older than this, and return how many. Keep those with a file whose name begins
     with one of `keep_if`."""
     freed = 0
-    for run in folder.iterdir():
-        if run.name.startswith(".gone."):
-            shutil.rmtree(run, ignore_errors=True)
-        elif _NAME.fullmatch(run.name):
+    for one in folder.iterdir():
+        if one.name.startswith(".gone."):
+            shutil.rmtree(one, ignore_errors=True)
+        elif _NAME.fullmatch(one.name):
             with contextlib.suppress(FileNotFoundError):  # no tombstone, or another worker sweeps too
-                is_old = (run / "tombstone").stat().st_mtime < time.time() - age
-                if is_old and not any(entry.startswith(keep_if) for entry in os.listdir(run)):
-                    gone = run.rename(folder / f".gone.{secrets.token_hex(8)}")
+                is_old = (one / "tombstone").stat().st_mtime < time.time() - age
+                if is_old and not any(entry.startswith(keep_if) for entry in os.listdir(one)):
+                    gone = one.rename(folder / f".gone.{secrets.token_hex(8)}")
                     shutil.rmtree(gone, ignore_errors=True)
                     freed += 1
     return freed

@@ -4,7 +4,7 @@ SELECT j.id, l.token, (SELECT o.name FROM leasehold_worker_name AS o WHERE o.num
 FROM json_each(:leases) AS v CROSS JOIN leasehold_job AS j ON j.id = json_extract(v.value, '$.id')
     CROSS JOIN leasehold_lease AS l ON l.job = j.seq AND l.token = json_extract(v.value, '$.token');
 
--- name: lock_free_leases
+-- name: lock_leases_skip_locked
 SELECT j.id, l.token, (SELECT o.name FROM leasehold_worker_name AS o WHERE o.number = l.worker) AS worker
 FROM json_each(:leases) AS v CROSS JOIN leasehold_job AS j ON j.id = json_extract(v.value, '$.id')
     CROSS JOIN leasehold_lease AS l ON l.job = j.seq AND l.token = json_extract(v.value, '$.token');
@@ -14,17 +14,17 @@ SELECT job_id, last_seq, token, place FROM leasehold_stream WHERE job_id IN (SEL
 
 -- name: find_keys
 -- The keys among these that are stored already, whichever attempt has reported them.
-SELECT e.job_id, e.key FROM json_each(:keys) AS v CROSS JOIN leasehold_event AS e INDEXED BY leasehold_event_key
+SELECT e.job_id, e.key FROM json_each(:keys) AS v CROSS JOIN leasehold_job_update AS e INDEXED BY leasehold_job_update_key
     ON e.job_id = json_extract(v.value, '$.job_id') AND e.key = json_extract(v.value, '$.key') AND e.key IS NOT NULL;
 
 -- name: drop_progress
-DELETE FROM leasehold_event WHERE kind = 'progress' AND job_id IN (SELECT value FROM json_each(:ids));
+DELETE FROM leasehold_job_update WHERE kind = 'progress' AND job_id IN (SELECT value FROM json_each(:ids));
 
--- name: insert_events
-INSERT INTO leasehold_event (job_id, seq, kind, data, key, attempt, at)
+-- name: insert_updates
+INSERT INTO leasehold_job_update (job_id, seq, kind, data, key, attempt, at)
 SELECT json_extract(r.value, '$.job_id'), json_extract(r.value, '$.seq'), json_extract(r.value, '$.kind'),
     json_extract(r.value, '$.data'), json_extract(r.value, '$.key'), json_extract(r.value, '$.attempt'), :now
-FROM json_each(:events) AS r;
+FROM json_each(:updates) AS r;
 
 -- name: append_logs
 -- The end is kept: the last lines show what happened.
@@ -59,7 +59,7 @@ SELECT
 FROM (SELECT a.seq AS number, a.* FROM leasehold_job AS a WHERE a.id = :id) AS j
 LEFT JOIN leasehold_outcome AS o ON o.job = j.seq LEFT JOIN leasehold_ready AS r ON r.seq = j.seq
 LEFT JOIN leasehold_lease AS l ON l.job = j.seq LEFT JOIN leasehold_parked AS p ON p.job = j.seq
-LEFT JOIN leasehold_event AS e ON e.job_id = j.id AND e.seq > :since
+LEFT JOIN leasehold_job_update AS e ON e.job_id = j.id AND e.seq > :since
 ORDER BY e.seq LIMIT :limit;
 
 -- name: mark_jobs
@@ -74,7 +74,7 @@ LEFT JOIN leasehold_lease AS l ON l.job = j.seq LEFT JOIN leasehold_parked AS p 
 LEFT JOIN leasehold_stream AS s ON s.job_id = j.id LEFT JOIN leasehold_failure_state AS t ON t.job = j.seq;
 
 -- name: read_progress
-SELECT e.data, e.at FROM leasehold_event AS e WHERE e.job_id = :id AND e.kind = 'progress';
+SELECT e.data, e.at FROM leasehold_job_update AS e WHERE e.job_id = :id AND e.kind = 'progress';
 
 -- name: read_logs
 SELECT attempt, text, cut FROM leasehold_log_tail WHERE job_id = :id ORDER BY attempt;
