@@ -237,7 +237,7 @@ def count_relatives(backend: Backend, job_id: JobId) -> dict[Relation, int]:
 
 @read("updates.list", guard="job", http="GET /v1/jobs/{id}/updates")
 def read_stream(backend: Backend, job_id: JobId, since: Since = 0, limit: Limit = 500) -> UpdatePage:
-    """List the updates of a job after the number `since`, oldest first."""
+    """List the updates of a job after a number, oldest first."""
     return backend.store.read_stream(job_id, since, limit)
 
 

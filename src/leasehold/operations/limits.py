@@ -19,7 +19,7 @@ from leasehold.operations.verb import Backend, notify_workers, read, verb
     examples={"limit": 4},
 )
 def set_slot(backend: Backend, name: LimitName, limit: Units, *, actor: Actor = None) -> None:
-    """Set a slot: at most `limit` units are in use at once, across all workers."""
+    """Let at most `limit` units be in use at once, across all workers."""
     backend.store.set_slot(name, limit)
 
 
@@ -64,7 +64,7 @@ def close_rate(
     reason: Reason = None,
     actor: Actor = None,
 ) -> None:
-    """Close a rate: no jobs of this key start, on any worker; running jobs continue."""
+    """Close a rate: none of its jobs start; running jobs continue."""
     backend.store.close_rate(key, actor, reason, PauseWindow(for_=for_, until=until).length, until)
 
 

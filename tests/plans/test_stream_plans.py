@@ -65,7 +65,7 @@ def fill(scene: Any, ids: list[str]) -> None:
                 }
                 for n in range(EVENTS)
             ]
-            session.run("insert_updates", events=Records(events))
+            session.run("insert_updates", updates=Records(events))
             session.run(
                 "append_logs", logs=Records([{"job_id": job_id, "attempt": 1, "text": "x", "cut": 0}]), cap=10
             )
