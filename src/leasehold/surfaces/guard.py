@@ -18,12 +18,14 @@ from leasehold.app import Leasehold
 from leasehold.domain.checks.texts import EVERY_TENANT
 from leasehold.domain.errors import InvalidInput, JobNotFound, TenantNotFound, UnknownTask
 from leasehold.domain.frozen import frozen
+from leasehold.domain.job import Job
 from leasehold.domain.records import Cause, Hold, TaskCard, WorkerCard
 from leasehold.domain.tokens import SCOPES, Access, TokenScope
 from leasehold.operations import jobs, tokens, workers
 from leasehold.operations.operations import Operations
 from leasehold.operations.verb import Verb
-from leasehold.types import CallOptions, Job, Tenant
+from leasehold.types import CallOptions, Tenant
+from leasehold.types import Job as Handle
 
 # -- refused requests --------------------------------------------------------------------------------------------------
 
@@ -266,9 +268,9 @@ class Caller:
         """The name of the caller in histories and in the audit."""
         return f"{self.surface}:{self.access.name}"[:200]
 
-    def job(self, job_id: str) -> Job[object]:
+    def job(self, job_id: str) -> Job:
         """The job. Raises JobNotFound if it does not exist, or if it is in a queue that the caller may not see."""
-        job = self.view.get(job_id)
+        job = self.operations.call(jobs.get, job_id)
         if not self.access.may_use_queue(job.queue):
             raise JobNotFound(job_id)
         return job
@@ -428,7 +430,7 @@ def tasks_for(caller: Caller) -> list[TaskCard]:
     return [card for card in cards if caller.access.may_use_queue(card.queue)]
 
 
-def enqueue_for(caller: Caller, calls: Sequence[CallRequest]) -> Sequence[Job[Any]]:
+def enqueue_for(caller: Caller, calls: Sequence[CallRequest]) -> Sequence[Handle[Any]]:
     """Enqueue all calls or none, in their order. Raises UnknownTask, also for tasks of queues that the caller may not
     see."""
     _check_tasks(caller, calls)
@@ -437,7 +439,7 @@ def enqueue_for(caller: Caller, calls: Sequence[CallRequest]) -> Sequence[Job[An
 
 def enqueue_once_for(
     caller: Caller, calls: Sequence[CallRequest], key: str, body: object
-) -> tuple[Sequence[Job[Any]], bool]:
+) -> tuple[Sequence[Handle[Any]], bool]:
     """Enqueue the calls once for an idempotency key of the caller; the bool says whether this is a repeat. `body` is
     the request as JSON. Raises UnknownTask, and IdempotencyKeyReused for another body with the same key."""
     _check_tasks(caller, calls)

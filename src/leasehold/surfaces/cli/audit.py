@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from leasehold.domain.audit import AuditRow
+from leasehold.operations.audit import list_audit
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command
 
@@ -28,7 +29,7 @@ def audit(
     ] = None,
 ) -> None:
     """List changes by hand and refusals, newest first. Each tenant has its own list: --tenant."""
-    page = call.app.audit(actor=actor, verb=verb, target=target, limit=limit, cursor=cursor)
+    page = call.operations.call(list_audit, actor=actor, verb=verb, target=target, limit=limit, cursor=cursor)
     call.show(
         page.entries,
         {

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypedDict
 import typer
 
 from leasehold.domain.checks.times import seconds
-from leasehold.domain.errors import InvalidInput, ResultMissing
+from leasehold.domain.errors import InvalidInput, JobNotSucceeded, ResultMissing
+from leasehold.domain.states import State
 from leasehold.operations import budgets, questions
 from leasehold.operations import jobs as verbs
 from leasehold.surfaces.cli import options, render
@@ -389,9 +390,10 @@ def result(
 ) -> None:
     """Print a job's result as JSON. Exit code 1: it did not succeed; 5: it has not ended yet."""
     longest = 0.0 if wait is None else seconds(wait, "wait")
-    job = call.app.get(call.operations.find_id(job_id))
-    job.result(longest)
-    text = call.operations.result_text(job.__row__) or "null"
+    job, text = call.operations.ended(call.operations.find_id(job_id), longest)
+    if job.state is not State.SUCCEEDED:
+        raise JobNotSucceeded(job.id, job.state.value, job.error or job.reason)
+    text = text or "null"
     if call.as_json:
         render.emit({"id": job.id, "result": json.loads(text), "result_ref": job.result_ref})
     else:

@@ -59,7 +59,7 @@ def show_next(
     count: Annotated[int, typer.Option(help="How many ticks.", min=1, max=1000)] = 10,
 ) -> None:
     """Print the next ticks of a schedule."""
-    row = call.app.schedules.get(name)
+    row = call.operations.call(verbs.get_schedule, name)
     ticks = _schedule(row).upcoming(row.next_at, count)
     if call.as_json:
         render.emit([tick.isoformat() for tick in ticks])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from leasehold.domain.frozen import frozen
 from leasehold.domain.records import LaneHolder, QueueRow
 from leasehold.domain.states import State
-from leasehold.operations import jobs, workers
+from leasehold.operations import jobs, questions, queues, workers
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command
 from leasehold.surfaces.cli.problems import Exit
@@ -63,13 +63,13 @@ def _look(app: Leasehold) -> Status:
     cards = operations.call(workers.list_workers)
     return Status(
         store=app.__internals__.store.label,
-        jobs={state: count for state, count in app.count().items() if count},
+        jobs={state: count for state, count in operations.call(jobs.count).items() if count},
         workers=len(cards),
         running=sum(card.running for card in cards),
         places=sum(card.concurrency for card in cards),
         draining=sum(card.draining for card in cards),
-        halted_lanes=[lane for lane in app.lanes.list() if lane.state != State.RUNNING],
-        open_questions=len(app.questions.list(limit=MOST_QUESTIONS)),
+        halted_lanes=[lane for lane in operations.call(queues.list_lanes) if lane.state != State.RUNNING],
+        open_questions=len(operations.call(questions.open_questions, limit=MOST_QUESTIONS)),
         queues=operations.list_queues(),
     )
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import BaseModel, create_model
+from pydantic import BaseModel, TypeAdapter, create_model
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse
 
@@ -24,16 +24,18 @@ from leasehold.domain.records import Filter, Hold, PauseRecord, TaskCard, Worker
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopReport, StopRequest
 from leasehold.domain.stream import Update
-from leasehold.operations import queues
+from leasehold.operations import jobs, questions, queues
 from leasehold.operations.json_records import as_models, json_type, model
 from leasehold.operations.verb import VERBS
 from leasehold.operations.watch import ENDED_STATES, Watch
 from leasehold.surfaces.guard import Caller, CallRequest, Denied, enqueue_for, enqueue_once_for, tasks_for
 from leasehold.surfaces.http import requests, responses
 from leasehold.surfaces.http.requests import ID_IN_PATH, NAME_IN_PATH, add_location
-from leasehold.surfaces.http.routes import OPEN, Admit, Readmit, RequestCaller, needs
+from leasehold.surfaces.http.routes import OPEN, Admit, Readmit, RequestCaller, needs, show
 from leasehold.surfaces.prometheus import CONTENT_TYPE, text_of
 from leasehold.types import Job as Handle
+
+JOB: TypeAdapter[Any] = TypeAdapter(responses.Job)
 
 # -- creating jobs -----------------------------------------------------------------------------------------------------
 
@@ -105,7 +107,9 @@ def add_jobs(router: APIRouter) -> None:
     )
     def answer_question(id: str, key: str, body: requests.Answer, caller: RequestCaller) -> Any:
         """Answer a question. A waiting job continues; a paused job gets the answer when it is resumed."""
-        return job_of(caller.job(id).answer(key, body.value, actor=caller.actor))
+        job = caller.job(id)
+        after = caller.operations.call(questions.answer, job.id, key, body.value, actor=caller.actor)
+        return show(caller, JOB, after)
 
     @router.post(
         "/v1/schedules/{name:path}/run", status_code=201, dependencies=needs("operate"), tags=["schedules"]
@@ -128,17 +132,9 @@ def add_jobs(router: APIRouter) -> None:
     )
     def retry_job(id: str, caller: RequestCaller, request: Request, response: Response) -> Any:
         """Enqueue a new job like this one, which stays as it is."""
-        made = caller.job(id).retry(actor=caller.actor)
+        made = caller.operations.call(jobs.retry, caller.job(id).id, actor=caller.actor)
         add_location(request, response, "/v1/jobs", made.id)
-        return job_of(made)
-
-
-def job_of(job: Handle[object]) -> Any:
-    """The response for a job: its row as last read, and its progress."""
-    found, progress = responses.Job.model_validate(job.__row__), job.progress()
-    if progress is not None:
-        found.progress = responses.Progress.model_validate(progress)
-    return found
+        return show(caller, JOB, made)
 
 
 def _created(response: Response, made: Handle[object], repeated: bool) -> responses.Created:
@@ -318,7 +314,7 @@ def _known(id: str, caller: RequestCaller) -> str:
 
 def _read(caller: Caller, id: str) -> tuple[bytes, State]:
     job = caller.job(id)
-    return job_of(job).model_dump_json().encode(), job.state
+    return show(caller, JOB, job).model_dump_json().encode(), job.state
 
 
 def _result(caller: Caller, id: str) -> tuple[State, str | None]:
@@ -328,7 +324,7 @@ def _result(caller: Caller, id: str) -> tuple[State, str | None]:
         return job.state, None
     if job.state is not State.SUCCEEDED:
         raise JobNotSucceeded(job.id, job.state.value, job.error or job.reason)
-    text = caller.operations.result_text(job.__row__) or "null"
+    text = caller.operations.result_text(job) or "null"
     return job.state, f'{{"id":"{job.id}","state":"succeeded","result":{text}}}'
 
 

@@ -13,12 +13,14 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from leasehold.domain.groups import GroupState
+from leasehold.domain.job import Job as StoredJob
+from leasehold.domain.job import Question as JobQuestion
 from leasehold.domain.records import Cause
 from leasehold.domain.states import State
+from leasehold.operations import jobs, questions
 from leasehold.operations.watch import ENDED_STATES
 from leasehold.surfaces.guard import Caller
 from leasehold.threads import to_thread
-from leasehold.types import Job as Handle
 
 LONGEST_RESULT = 20_000
 """Characters of a result that a response may contain."""
@@ -126,28 +128,28 @@ class Stopped(Record):
     dry_run: bool
 
 
-def poll_after(job: Handle[Any]) -> float:
+def poll_after(job: StoredJob) -> float:
     """Seconds until a client should poll again: few for a young job, many for an old one, 5 for a job that waits."""
     if job.state in _PARKED:
         return 5.0
-    age = (datetime.now(UTC) - job.__row__.created_at).total_seconds()
+    age = (datetime.now(UTC) - job.created_at).total_seconds()
     return round(min(30.0, max(0.5, age / 20)), 1)
 
 
-def job_of(caller: Caller, job: Handle[Any]) -> Job:
+def job_of(caller: Caller, job: StoredJob) -> Job:
     """The response for a job, with its progress, result and questions. Blocks."""
-    row, state = job.__row__, job.state
+    state = job.state
     found = Job(
         id=job.id,
-        task=row.task,
+        task=job.task,
         state=state,
-        group=row.group,
-        attempt=row.attempt,
-        progress=progress_of(job),
-        error=first_lines(row.error) if state is not State.SUCCEEDED else None,
+        group=job.group,
+        attempt=job.attempt,
+        progress=progress_of(caller, job),
+        error=first_lines(job.error) if state is not State.SUCCEEDED else None,
     )
     if state is State.SUCCEEDED:
-        text = caller.operations.result_text(row) or "null"
+        text = caller.operations.result_text(job) or "null"
         if len(text) > LONGEST_RESULT:
             found.hint = (
                 f"the result has {len(text):,} characters: too many to show; `leasehold jobs result {job.id}`"
@@ -155,11 +157,15 @@ def job_of(caller: Caller, job: Handle[Any]) -> Job:
         else:
             found.result = json.loads(text)
     if state is State.WAITING:
-        found.questions = [question_of(one) for one in job.questions() if one.status == "open"]
+        found.questions = [question_of(one) for one in open_questions(caller, job)]
     if state not in ENDED_STATES:
         found.next_poll_s = poll_after(job)
     found.hint = found.hint or _hint(found)
     return found
+
+
+def open_questions(caller: Caller, job: StoredJob) -> list[JobQuestion]:
+    return [one for one in caller.operations.call(questions.questions, job.id) if one.status == "open"]
 
 
 def question_of(question: Any) -> Question:
@@ -171,8 +177,8 @@ def question_of(question: Any) -> Question:
     )
 
 
-def progress_of(job: Handle[Any]) -> str | None:
-    progress = job.progress()
+def progress_of(caller: Caller, job: StoredJob) -> str | None:
+    progress = caller.operations.call(jobs.progress, job.id)
     if progress is None:
         return None
     of = "" if progress.total is None else f"/{progress.total:g}"
@@ -203,7 +209,7 @@ SETTLED = ENDED_STATES | {State.WAITING, State.PAUSED}
 """States that a job does not leave by itself."""
 
 
-async def settled(caller: Caller, id: str, seconds: float) -> Handle[Any]:
+async def settled(caller: Caller, id: str, seconds: float) -> StoredJob:
     """Return the job as soon as it has ended, waits or is paused, or when the time is over."""
     until = time.monotonic() + seconds
     while True:

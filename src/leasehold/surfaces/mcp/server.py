@@ -140,10 +140,10 @@ class _McpServer:
         missing = tasks.ask_for_missing(task, arguments, ctx.session.client_capabilities)
         if missing is not None:
             return missing
-        job = await tasks.enqueue(caller, task, arguments, tasks.tag_of(caller))
+        job_id = await tasks.enqueue(caller, task, arguments, tasks.tag_of(caller))
         if task.expose != "call" and tasks.supports_tasks(ctx):
-            return tasks.created(job)
-        return await tasks.result_in_time(caller, job)
+            return await tasks.created(caller, job_id)
+        return await tasks.result_in_time(caller, job_id)
 
 
 async def _call(caller: Caller, tool: Tool, arguments: dict[str, Any]) -> CallToolResult:

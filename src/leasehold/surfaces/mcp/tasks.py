@@ -34,15 +34,15 @@ from mcp_types import Tool as Listed
 from pydantic import Field
 
 from leasehold.domain.errors import InvalidInput, InvalidState, JobNotFound
-from leasehold.domain.job import Question
+from leasehold.domain.job import Job, Question
 from leasehold.domain.records import TaskCard
 from leasehold.domain.states import State
+from leasehold.operations import jobs, questions
 from leasehold.surfaces.guard import Caller, CallRequest, enqueue_for, tasks_for
 from leasehold.surfaces.mcp import responses
-from leasehold.surfaces.mcp.responses import poll_after, progress_of, settled
+from leasehold.surfaces.mcp.responses import open_questions, poll_after, progress_of, settled
 from leasehold.surfaces.mcp.tools import USUAL_WAIT, answer_of, form_of, is_plain
 from leasehold.threads import to_thread
-from leasehold.types import Job
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"
 
@@ -91,14 +91,15 @@ async def cancel_task(caller: Caller, params: TaskParams) -> dict[str, Any]:
     return {"resultType": "complete"}
 
 
-def created(job: Job[Any]) -> dict[str, Any]:
+async def created(caller: Caller, job_id: str) -> dict[str, Any]:
     """The response to a call that became a task."""
+    job = await to_thread(caller.operations.call, jobs.get, job_id)
     return {"resultType": "task", **_handle(job), "status": "working"}
 
 
-def _find(caller: Caller, task_id: str) -> Job[Any]:
+def _find(caller: Caller, task_id: str) -> Job:
     job = caller.job(task_id)
-    if tag_of(caller) not in job.__row__.tags:
+    if tag_of(caller) not in job.tags:
         raise JobNotFound(task_id)
     return job
 
@@ -118,7 +119,7 @@ def _read(caller: Caller, task_id: str) -> dict[str, Any]:
         case State.CANCELLED:
             return handle | {"status": "cancelled"} | _message(job.reason)
         case State.WAITING:
-            requested = {one.key: _form(one) for one in _open(job) if not one.secret}
+            requested = {one.key: _form(one) for one in open_questions(caller, job) if not one.secret}
             if requested:
                 return handle | {"status": "input_required", "inputRequests": requested}
             return (
@@ -127,15 +128,14 @@ def _read(caller: Caller, task_id: str) -> dict[str, Any]:
                 | _message("waits for a secret, to be given with `leasehold questions answer`")
             )
         case _:
-            return handle | {"status": "working"} | _message(progress_of(job) or str(job.state))
+            return handle | {"status": "working"} | _message(progress_of(caller, job) or str(job.state))
 
 
-def _handle(job: Job[Any]) -> dict[str, Any]:
-    row = job.__row__
+def _handle(job: Job) -> dict[str, Any]:
     return {
         "taskId": job.id,
-        "createdAt": _instant(row.created_at),
-        "lastUpdatedAt": _instant(row.updated_at),
+        "createdAt": _instant(job.created_at),
+        "lastUpdatedAt": _instant(job.updated_at),
         "ttlMs": None,
         "pollIntervalMs": int(poll_after(job) * 1000),
     }
@@ -143,7 +143,7 @@ def _handle(job: Job[Any]) -> dict[str, Any]:
 
 def _update(caller: Caller, params: UpdateParams) -> None:
     job = _find(caller, params.task_id)
-    open_ = {one.key: one for one in _open(job) if not one.secret}
+    open_ = {one.key: one for one in open_questions(caller, job) if not one.secret}
     for key, response in params.input_responses.items():
         if key not in open_:
             continue
@@ -158,18 +158,16 @@ def _update(caller: Caller, params: UpdateParams) -> None:
                 pass  # the user may answer later: the question stays open
 
 
-def _answer(caller: Caller, job: Job[Any], question: Question, content: dict[str, Any]) -> None:
+def _answer(caller: Caller, job: Job, question: Question, content: dict[str, Any]) -> None:
     with contextlib.suppress(InvalidState):  # another person has answered already
-        job.answer(question.key, answer_of(_schema(question), content), actor=caller.actor)
+        given = answer_of(_schema(question), content)
+        caller.operations.call(questions.answer, job.id, question.key, given, actor=caller.actor)
 
 
 def _cancel(caller: Caller, task_id: str, reason: str | None) -> None:
     with contextlib.suppress(InvalidState):  # it has ended
-        _find(caller, task_id).cancel(reason or "cancelled by the MCP client", actor=caller.actor)
-
-
-def _open(job: Job[Any]) -> list[Question]:
-    return [one for one in job.questions() if one.status == "open"]
+        job, reason = _find(caller, task_id), reason or "cancelled by the MCP client"
+        caller.operations.call(jobs.cancel, job.id, reason=reason, actor=caller.actor)
 
 
 def _form(question: Question) -> dict[str, Any]:
@@ -254,20 +252,20 @@ def ask_for_missing(
     return InputRequiredResult(input_requests={MISSING: ElicitRequest(params=params)})
 
 
-async def enqueue(caller: Caller, task: TaskCard, arguments: Mapping[str, Any], tag: str) -> Job[Any]:
-    """Store a job of the task. It is durable when this returns."""
+async def enqueue(caller: Caller, task: TaskCard, arguments: Mapping[str, Any], tag: str) -> str:
+    """Store a job of the task, which is durable when this returns; return its id."""
     call = CallRequest(task=task.name, args=arguments, tags=(*task.tags, tag))
-    (job,) = await to_thread(enqueue_for, caller, [call])
-    return job
+    (made,) = await to_thread(enqueue_for, caller, [call])
+    return made.id
 
 
-async def result_in_time(caller: Caller, job: Job[Any]) -> CallToolResult:
+async def result_in_time(caller: Caller, job_id: str) -> CallToolResult:
     """The response for a client without MCP tasks: the job's result, or how to get it later."""
-    job = await settled(caller, job.id, USUAL_WAIT)
+    job = await settled(caller, job_id, USUAL_WAIT)
     return await to_thread(result_of, caller, job)
 
 
-def result_of(caller: Caller, job: Job[Any]) -> CallToolResult:
+def result_of(caller: Caller, job: Job) -> CallToolResult:
     """The present outcome of a job as the result of a tool. Blocks."""
     brief = responses.job_of(caller, job)
     content: dict[str, Any] = {"job_id": job.id, "state": str(job.state)}

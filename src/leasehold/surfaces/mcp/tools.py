@@ -18,7 +18,7 @@ from leasehold.domain.records import Filter
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopRequest
 from leasehold.domain.tokens import TokenScope
-from leasehold.operations import questions
+from leasehold.operations import jobs, questions
 from leasehold.operations.arguments import Args, Duration, Fresh, Reason
 from leasehold.surfaces.guard import Caller, CallRequest, enqueue_for, enqueue_once_for, tasks_for
 from leasehold.surfaces.mcp import responses
@@ -230,16 +230,20 @@ async def stop_job(caller: Caller, given: StopJob) -> responses.Job:
             return found.model_copy(
                 update={"hint": f"dry run: it is {job.state}, and nothing was done to it"}
             )
-        verbs = {"cancel": job.cancel, "pause": job.pause, "interrupt": job.interrupt}
-        return responses.job_of(caller, verbs[given.mode](given.reason, actor=caller.actor))
+        verb = {"cancel": jobs.cancel, "pause": jobs.pause, "interrupt": jobs.interrupt}[given.mode]
+        after = caller.operations.call(verb, job.id, reason=given.reason, actor=caller.actor)
+        return responses.job_of(caller, after)
 
     return await to_thread(stop)
 
 
 async def resume_job(caller: Caller, given: ResumeJob) -> responses.Job:
     def resume() -> responses.Job:
-        job = caller.job(given.id).resume(args=given.args, fresh=given.fresh, actor=caller.actor)
-        return responses.job_of(caller, job)
+        job = caller.job(given.id)
+        after = caller.operations.call(
+            jobs.resume, job.id, args=given.args, fresh=given.fresh, actor=caller.actor
+        )
+        return responses.job_of(caller, after)
 
     return await to_thread(resume)
 
@@ -262,9 +266,9 @@ async def list_questions(caller: Caller, given: ListQuestions) -> responses.Ques
 
 async def answer_question(caller: Caller, given: AnswerQuestion) -> responses.Job:
     def answer() -> responses.Job:
-        return responses.job_of(
-            caller, caller.job(given.id).answer(given.key, given.value, actor=caller.actor)
-        )
+        job = caller.job(given.id)
+        after = caller.operations.call(questions.answer, job.id, given.key, given.value, actor=caller.actor)
+        return responses.job_of(caller, after)
 
     return await to_thread(answer)
 

@@ -109,7 +109,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     page_request.caller.check_all_queues()  # related jobs may be in any queue
     flow = page_request.operations.read_flow(job.id, MOST)
     return {
-        "job": job.__row__,
+        "job": job,
         "flow": flow,
         "drawing": drawing_of(flow),
         "box_width": WIDTH,

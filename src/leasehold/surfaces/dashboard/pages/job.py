@@ -10,18 +10,16 @@ from typing import Any
 
 from leasehold.domain.errors import InvalidInput, LeaseholdError
 from leasehold.domain.frozen import frozen
-from leasehold.domain.job import Job as Row
-from leasehold.domain.job import Job as StoredJob
+from leasehold.domain.job import Job
 from leasehold.domain.states import FINAL, Flag, State, Trigger, allowed
 from leasehold.domain.stream import PROGRESS, Update
-from leasehold.operations import budgets, jobs
+from leasehold.operations import budgets, jobs, questions
 from leasehold.operations.verb import Verb
 from leasehold.surfaces.dashboard.page import Done, Page, action_of
 from leasehold.surfaces.dashboard.page_request import Form, PageRequest
 from leasehold.surfaces.dashboard.pages.jobs import instant_of
 from leasehold.surfaces.dashboard.render import Node, tree_of, tree_of_text
 from leasehold.surfaces.dashboard.timeline import timeline
-from leasehold.types import Job
 
 # -- a job as a command, a request and a call --------------------------------------------------------------------------
 # Pure.
@@ -37,7 +35,7 @@ class Copies:
     python: str
 
 
-def copies_of(job: Row, tenant: str | None, server: str) -> Copies:
+def copies_of(job: Job, tenant: str | None, server: str) -> Copies:
     """Code that shows this job, or enqueues another with the same arguments. Hidden arguments stay hidden."""
     args = job.args if len(job.args) <= LONGEST_COPY else '{"…": "too long to be shown"}'
     of_tenant = "" if tenant is None else f" --tenant {shlex.quote(tenant)}"
@@ -94,12 +92,12 @@ class Button:
         return any(one.name == argument for one in self.verb.params)
 
 
-def _resumable(job: Row) -> bool:
+def _resumable(job: Job) -> bool:
     """Whether a resume is possible: for a running job, only to withdraw a requested pause."""
     return job.state is not State.RUNNING or job.stop_requested is Flag.PAUSE
 
 
-_CHECKS: dict[str, Callable[[Row], bool]] = {
+_CHECKS: dict[str, Callable[[Job], bool]] = {
     "resume": _resumable,
     "release": lambda job: job.held,
     "skip": lambda job: job.halts_lane,
@@ -134,7 +132,7 @@ BUTTONS = (
 )
 
 
-def buttons_of(job: Row) -> list[Button]:
+def buttons_of(job: Job) -> list[Button]:
     return [
         one
         for one in BUTTONS
@@ -156,52 +154,53 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     requested = str(page_request.request.path_params["id"])
     operations = page_request.operations
     job = page_request.caller.job(operations.find_id(requested))
-    row = job.__row__
     now = operations.now()
-    attempts, history, steps = job.attempts(), job.history(), job.steps()
-    verbs = buttons_of(row)
+    attempts, history = operations.call(jobs.attempts, job.id), operations.call(jobs.history, job.id)
+    steps = operations.call(jobs.steps, job.id)
+    verbs = buttons_of(job)
     family = operations.call(jobs.relatives, job.id, MOST_RELATIVES + 1)
     relatives = page_request.caller.visible_rows(family)
     events = _events(page_request, job.id)
     return {
-        "job": row,
+        "job": job,
         "verbs": verbs,
-        "editable": any(verb.name == "resume" for verb in verbs) and not row.policy.sensitive,
-        "why": [] if row.state in FINAL else page_request.caller.explain(job.id),
-        "progress": job.progress(),
-        "timeline": timeline(row.created_at, row.finished_at or now, attempts, steps, history, events),
+        "editable": any(verb.name == "resume" for verb in verbs) and not job.policy.sensitive,
+        "why": [] if job.state in FINAL else page_request.caller.explain(job.id),
+        "progress": operations.call(jobs.progress, job.id),
+        "timeline": timeline(job.created_at, job.finished_at or now, attempts, steps, history, events),
         "attempts": attempts,
         "history": history,
         "steps": [(step, tree_of(step.result)) for step in steps[-100:]],
-        "args": tree_of_text(row.args),
-        "args_text": json.dumps(json.loads(row.args), indent=2, ensure_ascii=False),
+        "args": tree_of_text(job.args),
+        "args_text": json.dumps(json.loads(job.args), indent=2, ensure_ascii=False),
         "result": _result(page_request, job),
-        "log": _log(job, page_request.request.query_params.get("attempt")),
+        "log": _log(page_request, job.id),
         "log_attempts": [tail.attempt for tail in operations.call(jobs.logs, job.id)],
         "events": [(event, tree_of(event.data)) for event in events],
         "budget": operations.call(budgets.budget, job.id),
-        "questions": job.questions(),
+        "questions": operations.call(questions.questions, job.id),
         "relatives": relatives[:MOST_RELATIVES],
         "more_relatives": len(relatives) > MOST_RELATIVES,
-        "copies": copies_of(row, page_request.caller.tenant, _server(page_request)),
+        "copies": copies_of(job, page_request.caller.tenant, _server(page_request)),
     }
 
 
-def _result(page_request: PageRequest, job: Job[Any]) -> Node | None:
-    row = job.__row__
-    if row.state is not State.SUCCEEDED:
+def _result(page_request: PageRequest, job: Job) -> Node | None:
+    if job.state is not State.SUCCEEDED:
         return None
     try:
-        text = page_request.operations.result_text(row)
+        text = page_request.operations.result_text(job)
     except LeaseholdError as error:
         return Node("cut", None, str(error))
     if text is not None and len(text) > LARGEST_RESULT:
-        return Node("cut", None, f"{len(text):,} characters; read it with leasehold jobs result {row.id}")
+        return Node("cut", None, f"{len(text):,} characters; read it with leasehold jobs result {job.id}")
     return tree_of_text(text)
 
 
-def _log(job: Job[Any], requested: str | None) -> dict[str, Any]:
-    tail = job.log(int(requested) if requested and requested.isdecimal() and len(requested) < 9 else None)
+def _log(page_request: PageRequest, job_id: str) -> dict[str, Any]:
+    requested = page_request.request.query_params.get("attempt", "")
+    attempt = int(requested) if requested.isdecimal() and len(requested) < 9 else 0
+    tail = page_request.operations.call(jobs.read_log, job_id, attempt)
     cut = tail.cut + max(0, len(tail.text) - LONGEST_LOG)
     return {"attempt": tail.attempt, "text": tail.text[-LONGEST_LOG:], "cut": cut}
 
@@ -242,19 +241,19 @@ def _act(button: Button, page_request: PageRequest, form: Form) -> Done:
     return Done(_notice(button.name, after))
 
 
-def _new_arguments(job: Job[Any], form: Form) -> dict[str, Any] | None:
+def _new_arguments(job: Job, form: Form) -> dict[str, Any] | None:
     """The arguments from the form. None: they are unchanged. Raises InvalidInput if the page had hidden values."""
     if form.maybe("args") is None:
         return None
     given = form.json("args")
     if not isinstance(given, dict):
         raise InvalidInput("args", "is not an object", 'write names and values: {"day": 1}')
-    if job.__row__.policy.sensitive:
+    if job.policy.sensitive:
         raise InvalidInput("args", "has hidden values", "resume it from a program that knows them")
-    return None if given == job.args else given
+    return None if given == json.loads(job.args) else given
 
 
-def _notice(verb: str, after: StoredJob) -> str:
+def _notice(verb: str, after: Job) -> str:
     if after.state is State.RUNNING and verb in ("cancel", "pause", "interrupt"):
         return f"Stop requested ({verb}). Its worker will notice in a moment."
     if verb == "snooze":

@@ -280,13 +280,15 @@ def _stamp(question: OpenQuestion | Question) -> str:
 
 def _answer(page_request: PageRequest, form: Form) -> Done:
     job, key = page_request.caller.job(form.text("job")), form.text("key")
-    question = next((one for one in job.questions() if one.key == key and one.status == "open"), None)
+    operations = page_request.operations
+    found = operations.call(questions.questions, job.id)
+    question = next((one for one in found if one.key == key and one.status == "open"), None)
     if question is None:
         raise InvalidInput("question", "is not open any more", "it was answered, or it has expired")
     if form.maybe("stamp") != _stamp(question):
         raise InvalidInput("question", "has changed meanwhile", "read it again, then answer it")
     value = value_of(form_of(question.schema, secret=question.secret), form.fields)
-    after = job.answer(key, value, actor=page_request.caller.actor)
+    after = operations.call(questions.answer, job.id, key, value, actor=page_request.caller.actor)
     match after.state:
         case State.PAUSED:
             return Done(f"Answered. The job {after.task} is paused and gets the answer when it is resumed.")
