@@ -1,5 +1,6 @@
-"""Surfaces read and change jobs through `operations` alone. The handles of `client` are for users; a surface uses the
-app's own methods only to make jobs, for which it needs the tasks' signatures."""
+"""Surfaces read and change jobs through `operations`; the handles of `client` are for users. A surface uses the app's
+own methods for new jobs, for which it needs the tasks' signatures, and for what only an app has: search, sweep, metrics
+and tenants with their open stores."""
 
 from __future__ import annotations
 

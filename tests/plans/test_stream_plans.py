@@ -44,7 +44,7 @@ def calls(ids: list[str]) -> list[Call]:
         Call("list_emitted", {"ids": ids[:RUNNING], "limit": 5}),
         Call("list_group_runs", {"name": "g", "tasks": None, "limit": 100}),
         Call("group_notes", {"names": ["g", "other"]}),
-        Call("prune_events", {"ids": ids[:1]}),
+        Call("prune_updates", {"ids": ids[:1]}),
     ]
 
 

@@ -1,10 +1,10 @@
-"""`Operations`: the operator on a store, with every method that client and surfaces call."""
+"""`Operations`: the operator on a store: `call` for every verb of the table, and the methods that are no verbs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from leasehold.domain.checks.texts import checked_name
 from leasehold.domain.job import Enqueued, Job, NewJob
@@ -16,8 +16,19 @@ from leasehold.domain.records import (
     claimable_in,
 )
 from leasehold.operations import (
+    audit,
+    budgets,
+    groups,
+    jobs,
+    limits,
+    mirrors,
+    questions,
     queues,
+    schedules,
     tenants,
+    tokens,
+    webhooks,
+    workers,
 )
 from leasehold.operations.bulk import BulkOperations
 from leasehold.operations.doctor import check_clock, check_health, examine
@@ -32,8 +43,12 @@ from leasehold.operations.watch import JobWaits, WatchOperations
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
-P = ParamSpec("P")
-R = TypeVar("R")
+
+MODULES = (
+    *(jobs, questions, budgets, groups, queues, limits, schedules, workers),
+    *(audit, webhooks, tenants, tokens, mirrors),
+)
+"""Every module of verbs: with them the table is full, whatever a process uses of it."""
 
 
 class Operations(
@@ -56,7 +71,6 @@ class Operations(
     ) -> None:
         super().__init__(find_store, find_tasks, listen_url, find_task)
 
-    # -- not verbs of the table ------------------------------------------------------------------------------
     def run_schedule(self, name: str, job: NewJob, *, actor: str | None = None) -> Enqueued:
         """Store this job of a schedule, in addition to the jobs of its ticks."""
         with self._recorded("schedule.run", checked_name(name, "schedule"), actor, job=job.id) as store:

@@ -100,10 +100,10 @@ class RunStream:
         self._sent = max(self._sent, notes[-1].place if notes else 0)
         return RunNotes(self.grant.id, self.grant.token, self.grant.attempt, notes)
 
-    def wrote(self, attempt: RunNotes) -> None:
+    def wrote(self, written: RunNotes) -> None:
         """Drop the notes that the database has stored. Newer progress may have replaced stored progress in the list."""
-        now, upto = time.monotonic(), attempt.notes[-1].place
-        if any(note.kind == PROGRESS for note in attempt.notes):
+        now, upto = time.monotonic(), written.notes[-1].place
+        if any(note.kind == PROGRESS for note in written.notes):
             self._progress_at = now
         for note in self.notes:
             if note.place <= upto:

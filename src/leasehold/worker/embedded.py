@@ -80,7 +80,7 @@ class EmbeddedWorker:
         self._pid = os.getpid()
         self._hosts: dict[str | None, _Host] = {}
         """Hosts by the worker name that the caller requested."""
-        self._looks = FirstSightings()
+        self._sightings = FirstSightings()
         self._starting = threading.Lock()
 
     def run(self, job: NewJob, max_running: int, store: JobStore | None = None) -> Enqueued:
@@ -128,13 +128,13 @@ class EmbeddedWorker:
 
     def _claim(self, store: JobStore, job_id: str, host: _Host) -> Grant | Denied:
         try:
-            return self._looks.claim(store, job_id, host.worker, host.sites_for(store, job_id))
+            return self._sightings.claim(store, job_id, host.worker, host.sites_for(store, job_id))
         except DatabaseUnreachable:
             # The job may have been granted, and only the reply was lost.
             mine = [grant for grant in store.find_leases_of(host.worker) if grant.id == job_id]
             if mine and not host.holds(job_id):
                 return mine[0]
-            return self._looks.claim(store, job_id, host.worker, host.sites_for(store, job_id))
+            return self._sightings.claim(store, job_id, host.worker, host.sites_for(store, job_id))
 
     def close(self) -> None:
         """Drain: running jobs get their grace; then they are stopped and settled. A later call starts new workers."""

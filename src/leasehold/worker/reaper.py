@@ -67,9 +67,11 @@ class Reaper(Service):
         waits = [s.reapable_at - now for s in self._seen.values() if s.reapable_at > now]
         self.ripens_in = min(waits, default=None) if allowed is None else None
         self._report(reaped)
+        if reaped:
+            self._store.notify_workers()
         expired = self._store.expire()
-        # A question that was not answered in time queues its job, which goes on without the answer.
-        if reaped or any(job.state is State.QUEUED for job in expired):
+        if any(job.state is State.QUEUED for job in expired):
+            # Its question was not answered in time; the job goes on without the answer.
             self._store.notify_workers()
         if reaped or any(job.group is not None for job in expired):
             self._store.notify_watchers()

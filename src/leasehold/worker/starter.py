@@ -146,15 +146,15 @@ class Starter:
             self.attempts.end_of(attempt).add_done_callback(
                 lambda _: self.executions.remove_when_settled(attempt)
             )
-            start_task(self._loop, attempt, self._steps(attempt, self._left_external))
+            start_task(self._loop, attempt, self._steps(attempt, self._ended_outside))
         else:
             self._waiting_for_thread[attempt] = None
             self._threads.submit(lambda: self._run_in_thread(attempt))
 
     def _run_in_thread(self, attempt: Attempt) -> None:
         if self._waiting_for_thread.pop(attempt, attempt) is attempt:
-            return  # taken back: it had waited too long for a thread
-        run_here(self._steps(attempt, self._left_thread))
+            return  # handed back: it had waited too long for a thread
+        run_here(self._steps(attempt, self._ended_in_thread))
         current_run.set(None)  # the thread outlives the attempt and must not keep it
 
     def _steps(self, attempt: Attempt, ended: Ended) -> Coroutine[Any, Any, None]:
@@ -181,7 +181,7 @@ class Starter:
             self.settler.put(attempt, HandedBack(NO_THREAD))
 
     # -- end -------------------------------------------------------------------------------------------------------
-    def _left_external(self, attempt: Attempt, outcome: Outcome | None) -> None:
+    def _ended_outside(self, attempt: Attempt, outcome: Outcome | None) -> None:
         self.external -= 1
         self._left(attempt, outcome)
 
@@ -201,7 +201,7 @@ class Starter:
         else:
             self.conclude(attempt, outcome)
 
-    def _left_thread(self, attempt: Attempt, outcome: Outcome | None) -> None:
+    def _ended_in_thread(self, attempt: Attempt, outcome: Outcome | None) -> None:
         """Runs in the thread."""
         self._left_threads.append((attempt, outcome, time.monotonic() - attempt.started_at))
         if not self._collecting:

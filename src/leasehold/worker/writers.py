@@ -117,10 +117,10 @@ class UpdateWriter(Service):
         room = NOTES_AT_ONCE
         with self._changed:
             for stream, upto in targets:
-                attempt = stream.take(upto, room)
-                if attempt.notes:
-                    batch.append((stream, attempt))
-                    room -= len(attempt.notes)
+                notes = stream.take(upto, room)
+                if notes.notes:
+                    batch.append((stream, notes))
+                    room -= len(notes.notes)
                 if room <= 0:
                     break
         return batch
@@ -128,7 +128,7 @@ class UpdateWriter(Service):
     def _write(self, batch: list[tuple[RunStream, RunNotes]]) -> set[RunStream]:
         """Return the streams whose rows are locked."""
         try:
-            written = self._store.write_updates([attempt for _, attempt in batch])
+            written = self._store.write_updates([notes for _, notes in batch])
         except StoreError:
             self._in_trouble = True
             raise
@@ -136,15 +136,15 @@ class UpdateWriter(Service):
             return self._write_singly(batch, error)
         self._in_trouble = False
         self.commits += 1
-        locked = {stream for stream, attempt in batch if (attempt.id, attempt.token) in written.locked}
+        locked = {stream for stream, notes in batch if (notes.id, notes.token) in written.locked}
         with self._changed:
-            for stream, attempt in batch:
-                if (attempt.id, attempt.token) in written.lost:
+            for stream, notes in batch:
+                if (notes.id, notes.token) in written.lost:
                     stream.close()
                 elif stream in locked:
                     stream.put_off()
                 else:
-                    stream.wrote(attempt)
+                    stream.wrote(notes)
                 if not stream.notes:
                     self._open.pop(stream, None)
             self._changed.notify_all()
@@ -153,20 +153,20 @@ class UpdateWriter(Service):
     def _write_singly(self, batch: list[tuple[RunStream, RunNotes]], error: Exception) -> set[RunStream]:
         """Write the notes one by one: the database is up but refused one, which must not hold up the rest."""
         pieces = [
-            (stream, RunNotes(attempt.id, attempt.token, attempt.attempt, (note,)))
-            for stream, attempt in batch
-            for note in attempt.notes
+            (stream, RunNotes(notes.id, notes.token, notes.attempt, (note,)))
+            for stream, notes in batch
+            for note in notes.notes
         ]
         if len(pieces) > 1:
             locked: set[RunStream] = set()
-            for stream, attempt in pieces:
+            for stream, notes in pieces:
                 if stream not in locked:  # the rest of its notes waits, so that their order is kept
-                    locked |= self._write([(stream, attempt)])
+                    locked |= self._write([(stream, notes)])
             return locked
-        stream, attempt = pieces[0]
-        logger.error("job %s: dropped its %r event: %s", attempt.id, attempt.notes[0].kind, error)
+        stream, notes = pieces[0]
+        logger.error("job %s: dropped its %r event: %s", notes.id, notes.notes[0].kind, error)
         with self._changed:
-            stream.wrote(attempt)
+            stream.wrote(notes)
             if not stream.notes:
                 self._open.pop(stream, None)
             self._changed.notify_all()

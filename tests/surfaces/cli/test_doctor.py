@@ -138,7 +138,7 @@ def test_a_file_on_a_network_file_system_is_recognised():
 
 
 @pytest.mark.slow(12)
-def test_a_pooler_is_noticed_and_so_is_that_leasehold_was_not_told(here, start_postgres):
+def test_a_pooler_is_noticed_and_so_is_that_the_url_does_not_declare_it(here, start_postgres):
     if (why := ensure_pgbouncer()) is not None:
         pytest.skip(why)
     server = start_postgres(fsync=False)
@@ -146,7 +146,7 @@ def test_a_pooler_is_noticed_and_so_is_that_leasehold_was_not_told(here, start_p
     assert here("db", "upgrade", "--url", direct).code == 0
     with PgBouncer(server, "behind") as bouncer:
         reported = here("doctor", "--json", "--url", bouncer.url)
-        assert finding(reported, "pooler")["detail"] == "transaction mode, as told"
+        assert finding(reported, "pooler")["detail"] == "transaction mode, as declared"
         assert finding(reported, "wake-ups")["verdict"] == "warn"
         assert "ALTER ROLE" in finding(reported, "jit")["remedy"]
         assert "listen_url" in finding(reported, "wake-ups")["remedy"]

@@ -163,11 +163,11 @@ class SqliteDatabase:
                 try:
                     yield SqliteSession(connection, self.clock), connection
                     file.check_ours(connection)
-                    connection.hand_back_waiting()
+                    connection.end_loan()
                     connection.end("COMMIT")
                 except BaseException as error:
                     if file.owns(connection):
-                        connection.hand_back_waiting()
+                        connection.end_loan()
                         if connection.in_transaction:
                             connection.end("ROLLBACK")
                     raise self._translated(error) from error
@@ -328,7 +328,7 @@ class SqliteWakeups:
         self._kept = database.keep()
         self._listener = listen_here(*labels)
         self._version = self._data_version()
-        self._stirred_at = float("-inf")
+        self._work_seen_at = float("-inf")
         self._closed = False
         self._waiting = threading.Lock()
 
@@ -340,7 +340,7 @@ class SqliteWakeups:
         deadline = time.monotonic() + seconds
         while True:
             now = time.monotonic()
-            pause = EAGER_EVERY if now - self._stirred_at < EAGER_FOR else CALM_EVERY
+            pause = EAGER_EVERY if now - self._work_seen_at < EAGER_FOR else CALM_EVERY
             received = self._listener.wait(max(0.0, min(pause, deadline - now)))
             if self._closed:
                 return NOTHING
@@ -357,7 +357,7 @@ class SqliteWakeups:
         return False
 
     def expect_more(self) -> None:
-        self._stirred_at = time.monotonic()
+        self._work_seen_at = time.monotonic()
 
     @property
     def listens(self) -> bool:

@@ -78,7 +78,7 @@ class LentConnection(sqlite3.Connection):
         self._timer.daemon = True
         self._timer.start()
 
-    def hand_back_waiting(self) -> None:
+    def end_loan(self) -> None:
         """Called when the block is over: the timer no longer rolls back. Raises Overdue if the block took too long."""
         with self._turn:
             self._ended = not self._late and not self._overdue

@@ -48,7 +48,7 @@ class TenantRouting:
     def holder(self, job_id: str) -> Iterator[JobStore]:
         """The store of the job's tenant, for a verb on the job. Raises JobNotFound."""
         if not self._index.knows(job_id):
-            self._index.note(job_id, self._new_follow_up(job_id))
+            self._index.note(job_id, self._find_tenant(job_id))
         name = self._index.of(job_id)
         try:
             yield self.part(name)
@@ -76,7 +76,7 @@ class TenantRouting:
             self.directory.cache.hold(name, len(held))
         return held
 
-    def _new_follow_up(self, job_id: str) -> Name:
+    def _find_tenant(self, job_id: str) -> Name:
         self._active.read()
         for name in self._active.names():
             try:
@@ -93,7 +93,7 @@ class TenantRouting:
             job_id = id_of(thing)
             if not self._index.knows(job_id):
                 try:
-                    self._index.note(job_id, self._new_follow_up(job_id))
+                    self._index.note(job_id, self._find_tenant(job_id))
                 except JobNotFound:
                     continue
             found.setdefault(self._index.of(job_id), []).append(thing)

@@ -29,7 +29,7 @@ _BY_ID = (
     "prune_questions",
     "forget_steps",
     "forget_checkpoints",
-    "prune_events",
+    "prune_updates",
     "prune_streams",
     "prune_logs",
     "prune_dependencies",

@@ -71,7 +71,7 @@ def place(verb: Verb[..., Any]) -> str:
 
 def add_missing(word: str, noun: Noun) -> None:
     """Add a command for every verb with an `http` line that has no command under this noun yet."""
-    import leasehold.operations.operations  # noqa: F401 - it fills the table of verbs
+    import leasehold.operations.operations  # noqa: F401 - it imports every module of verbs
 
     for verb in VERBS:
         *above, last = place(verb).split()

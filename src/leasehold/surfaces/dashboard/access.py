@@ -40,17 +40,17 @@ HEADERS: Mapping[str, str] = {
 
 class Access:
     def __init__(
-        self, places: AllowedHosts, callers: Callers, rates: RequestRates, *, read_only: bool
+        self, hosts: AllowedHosts, callers: Callers, rates: RequestRates, *, read_only: bool
     ) -> None:
-        self._places = places
+        self._hosts = hosts
         self._callers = callers
         self._rates = rates
         self.read_only = read_only
 
-    def check_origin(self, request: Request) -> None:
+    def check_host(self, request: Request) -> None:
         """Check the host, and that a change comes from a page of the dashboard. Raises Denied."""
         headers = request.headers
-        self._places.check(headers.getlist("host"), headers.getlist("origin"))
+        self._hosts.check(headers.getlist("host"), headers.getlist("origin"))
         changes = request.method not in ("GET", "HEAD")
         if changes and "origin" not in headers and headers.get("sec-fetch-site") != "same-origin":
             raise Denied("foreign-origin", "only pages of this dashboard may send this request")
@@ -61,7 +61,7 @@ class Access:
 
     async def admit(self, request: Request, scope: TokenScope = "read") -> PageRequest:
         """Check a request and its token for this scope. Raises Denied, and TenantNotFound."""
-        self.check_origin(request)
+        self.check_host(request)
         authorization, kept = request.headers.get("authorization"), request.cookies.get(COOKIE)
         if authorization is None and kept:
             authorization = f"Bearer {kept}"
@@ -110,12 +110,12 @@ def forget(response: Response, request: Request) -> None:
 
 
 async def show(request: Request, access: Access) -> Response:
-    access.check_origin(request)
+    access.check_host(request)
     return _form(request, request.query_params.get("next", ""))
 
 
 async def enter(request: Request, access: Access) -> Response:
-    access.check_origin(request)
+    access.check_host(request)
     access.check_rate(request)
     form = await page_request.read_form(request)
     token, wanted = form.fields.get("token", "").strip(), form.fields.get("next", "")
@@ -135,7 +135,7 @@ async def enter(request: Request, access: Access) -> Response:
 
 
 async def sign_out(request: Request, access: Access) -> Response:
-    access.check_origin(request)
+    access.check_host(request)
     answer = RedirectResponse(f"{root_of(request)}/sign-in", 303)
     forget(answer, request)
     return answer

@@ -116,7 +116,7 @@ async def _act(request: Request, access: Access) -> Response:
 async def _static(request: Request, access: Access) -> Response:
     """A static file. It needs no token, because the sign-in page uses these files too; they reveal nothing about
     jobs."""
-    access.check_origin(request)
+    access.check_host(request)
     found = render.static_file(request.path_params["name"])
     if found is None:
         raise HTTPException(404)
@@ -146,7 +146,7 @@ def _lost(access: Access) -> Callable[[Request, Exception], Awaitable[Response]]
         if root and request.scope["path"] == root and request.method == "GET":
             return _with_headers(RedirectResponse(f"{root}/", 307))
         try:
-            access.check_origin(request)
+            access.check_host(request)
         except Denied as denied:
             return _with_headers(await _refusal(request, access, denied))
         return _with_headers(await _refusal(request, access, error))

@@ -251,20 +251,20 @@ SHOWN: dict[Any, Any] = {
 }
 """Response models for return types that are no records, or whose responses have more than the record."""
 
-PAUSE_EXAMPLE = "How long; with neither, until it is opened or resumed."
+PAUSE_DOC = "How long; with neither, until it is opened or resumed."
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 
 
 def add_routes(router: APIRouter) -> None:
     """Add a route for every verb with an `http` line, unless the router has that route already."""
-    by_hand = {
+    handwritten = {
         f"{method} {route.path}"
         for route in router.routes
         if isinstance(route, APIRoute)
         for method in route.methods or ()
     }
     for verb in VERBS:
-        if verb.http and verb.http not in by_hand:
+        if verb.http and verb.http not in handwritten:
             _add_route(router, verb)
 
 
@@ -324,7 +324,7 @@ def _body_of(verb: Verb[..., Any]) -> type[BaseModel]:
     if verb.examples is not None:
         config["json_schema_extra"] = {"examples": [dict(verb.examples)]}
     fields: dict[str, Any] = {one.name: (one.annotation, _default(one)) for one in verb.body}
-    doc = PAUSE_EXAMPLE if "for_" in fields else None
+    doc = PAUSE_DOC if "for_" in fields else None
     return create_model(verb.title.title().replace("_", ""), __config__=config, __doc__=doc, **fields)
 
 

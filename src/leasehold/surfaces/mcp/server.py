@@ -230,7 +230,7 @@ class McpApp:
         rate_limit: float = USUAL_RATE,
         read_timeout: float | None = LONGEST_READ,
     ) -> None:
-        self._places = AllowedHosts.of(hosts, origins)
+        self._hosts = AllowedHosts.of(hosts, origins)
         self._rates = RequestRates(rate_limit)
         self._callers = Callers(app, tokens=tokens, surface="mcp")
         self._manager = StreamableHTTPSessionManager(
@@ -260,7 +260,7 @@ class McpApp:
             await self._manager.handle_request({**scope, _CALLER: caller}, receive, send)
 
     def _admit(self, headers: Headers, client: tuple[str, int] | None) -> Caller:
-        self._places.check(headers.getlist("host"), headers.getlist("origin"))
+        self._hosts.check(headers.getlist("host"), headers.getlist("origin"))
         authorization = headers.get("authorization")
         self._rates.check(authorization, None if client is None else client[0])
         caller = self._callers.admit(

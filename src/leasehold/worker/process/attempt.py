@@ -53,7 +53,7 @@ class Child:
         self.expired = False
         """The child was killed because its lease ran out."""
         self._run = attempt
-        self._message = message
+        self._job_message = message
         self._server = RpcServer(attempt)
         self._pid = 0
         self._guard_lives = True
@@ -95,7 +95,7 @@ class Child:
     def serve(self) -> None:
         """Serve the child's calls until none of its processes is alive."""
         with contextlib.suppress(OSError):  # the child died before it could begin
-            self._channel.send(write_message(self._message))
+            self._channel.send(write_message(self._job_message))
         with selectors.DefaultSelector() as selector:
             selector.register(self._control, selectors.EVENT_READ, self._read_guard)
             selector.register(self._channel, selectors.EVENT_READ, self._read_child)
@@ -206,7 +206,7 @@ class EndedAs(BaseException):
 
 
 class Processes:
-    """Settings and task sheets that the child processes of one worker share."""
+    """Settings and task messages that the child processes of one worker share."""
 
     def __init__(self, tasks: Iterable[TaskDefinition], stop_grace: float, capture_logs: bool) -> None:
         """Raises InvalidTask for a task that no other process could import: now, not when it is claimed."""

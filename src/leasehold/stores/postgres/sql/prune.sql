@@ -76,7 +76,7 @@ DELETE FROM leasehold.tag WHERE job_id = ANY(:ids::uuid[]);
 -- name: prune_questions
 DELETE FROM leasehold.question WHERE job_id = ANY(:ids::uuid[]);
 
--- name: prune_events
+-- name: prune_updates
 DELETE FROM leasehold.job_update WHERE job_id = ANY(:ids::uuid[]);
 
 -- name: prune_streams

@@ -361,7 +361,7 @@ CREATE TABLE leasehold_job_update (
     attempt INTEGER NOT NULL,
     at      INTEGER NOT NULL,
     PRIMARY KEY (job_id, seq),
-    CONSTRAINT event_data_is_json CHECK (data IS NULL OR json_valid(data))
+    CONSTRAINT job_update_data_is_json CHECK (data IS NULL OR json_valid(data))
 );
 -- Once per key, also after a crash and a retry.
 CREATE UNIQUE INDEX leasehold_job_update_key ON leasehold_job_update (job_id, key) WHERE key IS NOT NULL;

@@ -71,7 +71,7 @@ DELETE FROM leasehold_tag WHERE job_id IN (SELECT value FROM json_each(:ids));
 -- name: prune_questions
 DELETE FROM leasehold_question WHERE job_id IN (SELECT value FROM json_each(:ids));
 
--- name: prune_events
+-- name: prune_updates
 DELETE FROM leasehold_job_update WHERE job_id IN (SELECT value FROM json_each(:ids));
 
 -- name: prune_streams
