@@ -389,10 +389,43 @@ def test_a_hold_does_not_undo_the_success_whose_follow_up_it_refuses(store: JobS
     assert store.group_status("g").total == 0
 
 
+@pytest.mark.parametrize("scope", [StopScope(group="g"), StopScope(group="g", tasks=("work",))])
+def test_follow_ups_are_cancelled_while_a_stop_is_at_work_on_their_group(
+    store: JobStore, clock: ManualClock, scope: StopScope
+):
+    """Their parents do not know of the stop yet: a stop must not run after jobs that breed as fast as it cancels."""
+    first, second, late = (run(store, group="g") for _ in range(3))
+    store.stop_group("g", False, "ann", "enough", scope)
+
+    def follow_up(**fields: Any) -> Job:
+        (made,) = store.enqueue([new_job(follow_up_of=first.id, **{"group": "g"} | fields)])
+        return store.get(made.id)
+
+    at_success = new_job(group="g")
+    store.settle([Ending(second.id, second.token, Success("1", None, (at_success,)))])
+    stopped = [follow_up(), store.get(at_success.id)]
+    assert [(job.state, job.reason) for job in stopped] == [(State.CANCELLED, "enough")] * 2
+    assert [entry.actor for entry in store.history(stopped[0].id)] == ["ann"]
+    assert follow_up(group="other").state is State.QUEUED
+    in_part = scope.tasks is not None
+    assert follow_up(task="verify").state is (State.QUEUED if in_part else State.CANCELLED)
+    assert put(store, group="g").state is State.QUEUED, "no follow-up: the caller may have seen the stop"
+    store.end_group_stop("g")
+    assert follow_up().state is State.QUEUED
+    store.stop_group("g", False, "ann", "enough", scope)
+    clock.advance(61)
+    assert follow_up().state is State.QUEUED, "the process that stopped was killed"
+    stop(store, scope, mode="immediate")
+    grandchild = new_job(group="g")
+    store.settle([Ending(late.id, late.token, Success("1", None, (grandchild,)))])
+    assert store.get(grandchild.id).state is State.CANCELLED, "its parent is flagged"
+
+
 def test_a_follow_up_does_not_reopen_a_group_that_was_stopped(store: JobStore):
     """It was asked for by a run that did not know of the stop yet. The stop's next pass finds it."""
     grant, at_once = run(store, group="g"), run(store, group="g")
     store.stop_group("g", False, "ann", "enough")
+    store.end_group_stop("g")
     follow_up = new_job(group="g")
     store.settle([Ending(grant.id, grant.token, Success("1", None, (follow_up,)))])
     store.enqueue([new_job(group="g", follow_up_of=at_once.id)])

@@ -24,7 +24,7 @@ OPERATORS = {
     "enqueue", "enqueue_within", "aenqueue_within", "run_now", "set_group_budget", "group_budget", "open_questions",
     "pause_scope", "resume_scope", "list_pauses", "resume_lane", "set_slot", "list_slots", "set_rate", "close_rate",
     "open_rate", "list_rates", "limits_of", "find_stoppable", "stop_jobs", "still_running", "group", "group_status",
-    "group_versions", "group_notes", "stop_group", "release_group", "group_wakeups",
+    "group_versions", "group_notes", "stop_group", "end_group_stop", "release_group", "group_wakeups",
     "set_schedule", "delete_schedule", "pause_schedule", "resume_schedule", "record_manual_job", "full_names",
     "list_jobs",
     "list_executions", "list_groups", "list_budgets", "list_leases",

@@ -1,5 +1,6 @@
 """Stops all jobs that match, in short transactions. Each pass first flags running jobs, so that none returns to the
-queue behind the search, then cancels the others. Passes repeat until one finds nothing.
+queue behind the search, then cancels the others. Passes repeat until one finds nothing. Meanwhile follow-ups in a
+group that is stopped are stored as cancelled.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class Stop:
         requested = self.request
         scope = requested.scope
         if scope.group is not None:
-            # The hold comes first: the passes find jobs enqueued before it; jobs after it are refused.
+            # First: jobs enqueued after it are refused by the hold, or cancelled if they are follow-ups; the passes
+            # find those from before.
             self.store.stop_group(
                 scope.group, requested.hold, requested.actor, requested.reason, scope, requested.mode
             )
@@ -74,7 +76,7 @@ class Stop:
             if not self._pass():
                 break
         self.left = list(self.running)
-        self._notify()
+        self._end()
 
     def pauses(self, on_progress: OnProgress = ignore) -> Iterator[float]:
         """Yield how long to sleep before each check, until the flagged jobs have ended or the time is over. The caller
@@ -98,7 +100,7 @@ class Stop:
         ended = self.running.keys() - set(self.left)
         for batch in _batches(sorted(ended)):
             self._count(self._stop(batch))
-        self._notify()
+        self._end()
 
     def wait(self, on_progress: OnProgress = ignore) -> StopReport:
         for pause in self.pauses(on_progress):
@@ -176,8 +178,10 @@ class Stop:
         if first:
             self.left = [*self.store.still_running(first), *rest]
 
-    def _notify(self) -> None:
-        """Notify watchers of groups, and workers, because lanes may be free."""
+    def _end(self) -> None:
+        """Let follow-ups run again. Notify watchers of groups, and workers, because lanes may be free."""
+        if self.request.scope.group is not None:
+            self.store.end_group_stop(self.request.scope.group)
         self.store.notify_watchers()
         self.store.notify_workers()
 

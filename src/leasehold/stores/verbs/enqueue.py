@@ -21,7 +21,13 @@ from leasehold.stores.verbs.dependencies import check_order, wait_for_parents
 from leasehold.stores.verbs.groups import touch_groups
 from leasehold.stores.verbs.limits import GateVerbs, gate_of
 from leasehold.stores.verbs.locking import lock
-from leasehold.stores.verbs.stop import Marks, end_stopped, find_marks_of_running, stopped_follow_ups
+from leasehold.stores.verbs.stop import (
+    Marks,
+    end_stopped,
+    find_marks_of_running,
+    find_stopping,
+    stopped_follow_ups,
+)
 from leasehold.stores.verbs.writing import (
     Groups,
     Verbs,
@@ -122,11 +128,13 @@ class _GroupChanges:
 
 
 def _find_stopped(session: Session, jobs: Sequence[NewJob], marks: Marks | None) -> Mapping[str, StopMark]:
-    """The follow-ups that a stop of their parent covers, by id."""
+    """The follow-ups that a stop of their parent or of their group covers, by id."""
     follow_ups = [job for job in jobs if job.follow_up_of is not None]
-    if follow_ups and marks is None:
+    if not follow_ups:
+        return {}
+    if marks is None:
         marks = find_marks_of_running(session, [job.follow_up_of or "" for job in follow_ups])
-    return stopped_follow_ups(follow_ups, marks) if marks else {}
+    return stopped_follow_ups(follow_ups, marks, find_stopping(session, follow_ups))
 
 
 def _on_hold_where_needed(jobs: Sequence[NewJob], stopped: Collection[str]) -> Sequence[NewJob]:

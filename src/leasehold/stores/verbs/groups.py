@@ -36,6 +36,8 @@ from leasehold.stores.verbs.writing import bump_groups, group_records, write_out
 
 CAP = 100
 LONGEST_ERROR = 2000
+STOPPING_FOR = 60.0
+"""Seconds after its last batch of jobs at which a stop of a group counts as killed."""
 
 
 class GroupVerbs(ResultVerbs):
@@ -102,8 +104,9 @@ class GroupVerbs(ResultVerbs):
         mode: StopMode = "graceful",
     ) -> None:
         """Record that the group was stopped; with `scope`, that a part of it was stopped, and then its state
-        stays. With `hold`, a verb that adds a job to the group, or resumes, releases, answers or retries one
-        in it, raises GroupOnHold until `release_group`."""
+        stays. Until `end_group_stop`, follow-ups in the scope are stored as cancelled. With `hold`, a verb that adds a
+        job to the group, or resumes, releases, answers or retries one in it, raises GroupOnHold until
+        `release_group`."""
         scope = scope or StopScope(group=name)
 
         def work(session: Session) -> None:
@@ -113,8 +116,13 @@ class GroupVerbs(ResultVerbs):
             else:
                 bump_groups(session, {name: 0})
             note_stops(session, [name], scope, mode, actor, reason)
+            keep_stopping(session, name)
 
         self._database.transact(work)
+
+    def end_group_stop(self, name: str) -> None:
+        """A stop of the group has found all jobs: from now on, follow-ups run again."""
+        self._run("end_stopping", name=name)
 
     def release_group(self, name: str, actor: str | None = None) -> bool:
         """End a hold. False: the group was not on hold."""
@@ -206,6 +214,11 @@ def note_stops(
     if names:
         values = {"scope": scope.dump(), "mode": mode, "actor": actor, "reason": reason}
         session.run("note_stops", names=sorted(names), **values)
+
+
+def keep_stopping(session: Session, name: str) -> None:
+    """Note that a stop of the group is at work."""
+    session.run("keep_stopping", name=name, seconds=STOPPING_FOR)
 
 
 def _result(row: dict[str, Any]) -> GroupResult:

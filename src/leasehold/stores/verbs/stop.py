@@ -19,7 +19,7 @@ from leasehold.domain.stop import STOPPABLE, StopMark, StopMode, StoppedJob, Sto
 from leasehold.stores.database.database import Session
 from leasehold.stores.results import Stoppable
 from leasehold.stores.verbs.audit import changed
-from leasehold.stores.verbs.groups import note_stops
+from leasehold.stores.verbs.groups import keep_stopping, note_stops
 from leasehold.stores.verbs.inspect import IN_LANE, LANE_HOLDERS, MEMBERS, PENDING, TAGGED, Walk, Way
 from leasehold.stores.verbs.locking import lock
 from leasehold.stores.verbs.writing import Verbs, bump_groups, transaction, write_moves
@@ -59,6 +59,8 @@ class StopVerbs(Verbs):
             session.run("mark_stopped", ids=running, scope=scope.dump(), reason=reason, actor=actor)
         groups = write_moves(session, moves, now)
         bump_groups(session, groups)
+        if scope.group in groups:
+            keep_stopping(session, scope.group or "")
         if scope.group is None:
             met = {move.job.group for move in moves} & groups.keys()
             note_stops(session, [name for name in met if name is not None], scope, mode, actor, reason)
@@ -124,11 +126,23 @@ def find_marks_of_running(session: Session, parents: Iterable[str]) -> Marks:
     return find_marks(session, [row[0] for row in session.tuples("find_flagged", seqs=seqs)] if seqs else [])
 
 
-def stopped_follow_ups(jobs: Iterable[NewJob], marks: Marks) -> dict[str, StopMark]:
-    """Which of these new jobs a stop of their parent covers."""
+def find_stopping(session: Session, jobs: Iterable[NewJob]) -> Mapping[str, StopMark]:
+    """The stops at work on the groups of these new jobs, by the group. Without them a stop would never catch up with
+    jobs that enqueue more jobs as fast as it cancels them."""
+    names = sorted({job.group for job in jobs if job.group is not None})
+    rows = session.rows("find_stopping", names=names) if names else ()
+    return {row["name"]: StopMark(StopScope.load(row["scope"]), row["reason"], row["actor"]) for row in rows}
+
+
+def stopped_follow_ups(
+    jobs: Iterable[NewJob], marks: Marks, stopping: Mapping[str, StopMark] | None = None
+) -> dict[str, StopMark]:
+    """Which of these new jobs a stop covers: one that has reached their parent, or one at work on their group."""
     found = {}
     for job in jobs:
-        mark = next((m for m in marks.get(job.follow_up_of or "", ()) if m.scope.covers(job)), None)
+        of_group = (stopping or {}).get(job.group or "")
+        all_marks = (*marks.get(job.follow_up_of or "", ()), *([of_group] if of_group is not None else ()))
+        mark = next((m for m in all_marks if m.scope.covers(job)), None)
         if mark is not None:
             found[job.id] = mark
     return found

@@ -244,7 +244,8 @@ CREATE TABLE leasehold.running_cap (
 );
 
 -- `live`: its jobs that have not ended; it changes with the version. `stop_…`: the last stop of the group, of the whole
--- of it or of a part, whatever its state has become since.
+-- of it or of a part, whatever its state has become since. `stopping_until`: a stop of the group is at work, and
+-- follow-ups in its scope are stored as cancelled; a stop that was killed ends then.
 CREATE TABLE leasehold.job_group (
     name        text PRIMARY KEY,
     state       text NOT NULL DEFAULT 'active',
@@ -257,7 +258,8 @@ CREATE TABLE leasehold.job_group (
     stop_mode   text,
     stop_reason text,
     stopped_by  text,
-    stopped_at  timestamptz
+    stopped_at  timestamptz,
+    stopping_until timestamptz
 );
 
 -- For lists of groups in one state.

@@ -36,3 +36,14 @@ SELECT job_id, scope, reason, actor FROM leasehold.stop_mark WHERE job_id = ANY(
 
 -- name: clear_stop_marks
 DELETE FROM leasehold.stop_mark WHERE job_id = ANY(:ids::uuid[]);
+
+-- name: keep_stopping
+UPDATE leasehold.job_group SET stopping_until = :now + :seconds::double precision * interval '1 second' WHERE name = :name;
+
+-- name: end_stopping
+UPDATE leasehold.job_group SET stopping_until = NULL WHERE name = :name;
+
+-- name: find_stopping
+-- The groups among them that a stop is at work on, with what it stops. A hold refuses new jobs by itself.
+SELECT name, stop_scope AS scope, stop_reason AS reason, stopped_by AS actor FROM leasehold.job_group
+WHERE name = ANY(:names::text[]) AND stopping_until > :now AND state <> 'held';

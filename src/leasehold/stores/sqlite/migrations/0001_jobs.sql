@@ -242,7 +242,8 @@ CREATE TABLE leasehold_running_cap (
 );
 
 -- `live`: its jobs that have not ended; it changes with the version. `stop_…`: the last stop of the group, of the whole
--- of it or of a part, whatever its state has become since.
+-- of it or of a part, whatever its state has become since. `stopping_until`: a stop of the group is at work, and
+-- follow-ups in its scope are stored as cancelled; a stop that was killed ends then.
 CREATE TABLE leasehold_job_group (
     name        TEXT PRIMARY KEY,
     state       TEXT NOT NULL DEFAULT 'active',
@@ -255,7 +256,8 @@ CREATE TABLE leasehold_job_group (
     stop_mode   TEXT,
     stop_reason TEXT,
     stopped_by  TEXT,
-    stopped_at  INTEGER
+    stopped_at  INTEGER,
+    stopping_until INTEGER
 );
 
 -- For lists of groups in one state.

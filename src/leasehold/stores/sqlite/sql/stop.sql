@@ -35,3 +35,14 @@ WHERE job_id IN (SELECT value FROM json_each(:ids)) ORDER BY job_id, at DESC;
 
 -- name: clear_stop_marks
 DELETE FROM leasehold_stop_mark WHERE job_id IN (SELECT value FROM json_each(:ids));
+
+-- name: keep_stopping
+UPDATE leasehold_job_group SET stopping_until = :now + CAST(round(:seconds * 1e6) AS INTEGER) WHERE name = :name;
+
+-- name: end_stopping
+UPDATE leasehold_job_group SET stopping_until = NULL WHERE name = :name;
+
+-- name: find_stopping
+-- The groups among them that a stop is at work on, with what it stops. A hold refuses new jobs by itself.
+SELECT name, stop_scope AS scope, stop_reason AS reason, stopped_by AS actor FROM leasehold_job_group
+WHERE name IN (SELECT value FROM json_each(:names)) AND stopping_until > :now AND state <> 'held';
