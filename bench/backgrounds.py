@@ -408,7 +408,7 @@ BACKGROUNDS: dict[str, Callable[[Dialect, int], Iterable[Block]]] = {
     "behind one running lane": _running_lane,
     "delayed in lanes, a ticket each": _delayed_lanes,
     "in another queue": _other_queue,
-    "of a paused kind, higher priority": _paused_kind,
+    "of a paused task, higher priority": _paused_kind,
     "behind a full slot, higher priority": _full_slot,
     "behind a closed key, higher priority": _closed_key,
 }

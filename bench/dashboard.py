@@ -106,7 +106,7 @@ def _pages(table: Table, store: str, place: Place, rows: int) -> None:
         "Now": "/",
         "Jobs": "/jobs",
         "Jobs, failed": "/jobs?state=failed&state=timed_out",
-        "Jobs of a task that has nothing new": f"/jobs?kind={RARE_KIND}",
+        "Jobs of a task that has nothing new": f"/jobs?task={RARE_KIND}",
         "Jobs of the last hour": "/jobs?since=1h",
         "Jobs with a text that none of the newest 10,000 has": "/jobs?q=nowhere-to-be-found",
         "a job that has ended": f"/jobs/{ended}",

@@ -102,13 +102,13 @@ def _measure(table: Table, store: str, place: Place) -> None:
         table.most(f"{store}: {what}", _median(work), "ms", SERVED)
     searched: dict[str, Callable[[], Page]] = {
         "list of a queue": page(queue=QUEUE),
-        "list of a kind": page(task=KIND),
-        "list of a kind, succeeded": page(task=KIND, states=(State.SUCCEEDED,)),
+        "list of a task": page(task=KIND),
+        "list of a task, succeeded": page(task=KIND, states=(State.SUCCEEDED,)),
         "list of a queue, queued": page(queue=QUEUE, states=(State.QUEUED,)),
         "a page of a queue that has nothing new": page(queue=RARE_QUEUE),
-        "a page of a kind that has nothing new": page(task=RARE_KIND),
-        "a page of a kind that has nothing new, succeeded": page(task=RARE_KIND, states=(State.SUCCEEDED,)),
-        "a page of a kind that has never failed": page(task=RARE_KIND, states=(State.FAILED,)),
+        "a page of a task that has nothing new": page(task=RARE_KIND),
+        "a page of a task that has nothing new, succeeded": page(task=RARE_KIND, states=(State.SUCCEEDED,)),
+        "a page of a task that has never failed": page(task=RARE_KIND, states=(State.FAILED,)),
     }
     for what, work in searched.items():
         table.most(f"{store}: {what}", _median(work), "ms", SEARCHED)
@@ -119,7 +119,7 @@ def _measure(table: Table, store: str, place: Place) -> None:
             )
     pages = _pages_to_the_end(place, Filter(task=RARE_KIND))
     reported = f"{pages[1]:,} jobs, {pages[0]} pages, {pages[2] / pages[0]:.1f} ms a page"
-    table.fact(f"{store}: all of the oldest kind, page by page", reported, "1,000 jobs", pages[1] == 1000)
+    table.fact(f"{store}: all of the oldest task, page by page", reported, "1,000 jobs", pages[1] == 1000)
 
 
 def _median(work: Callable[[], object]) -> float:

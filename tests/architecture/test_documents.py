@@ -11,7 +11,7 @@ from tests.architecture.sources import PACKAGE, ROOT
 from tools.source_map import first_sentence, source_map
 
 INTERNALS = ROOT / "docs" / "internals"
-UNKNOWN_SWEEP_INTERVAL = [
+PAGES = [
     ROOT / "ARCHITECTURE.md",
     *sorted(page for page in INTERNALS.glob("*.md") if page.name != "map.md"),
 ]
@@ -32,7 +32,7 @@ def test_the_architecture_is_short():
     assert [line for line in lines if len(line) > WIDEST] == []
 
 
-@pytest.mark.parametrize("page", UNKNOWN_SWEEP_INTERVAL, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_path_that_a_page_names_exists(page: Path):
     assert [name for name in PATH.findall(page.read_text(encoding="utf-8")) if not exists(name)] == []
 
