@@ -230,7 +230,7 @@ def test_an_orphan_is_told_from_a_running_job(store: JobStore):
     assert store.record_site(grant.id, grant.token, "machine-1", "run-1")
     end(store, grant, Detached())
     hold, _ = explain(store, job.id)
-    assert hold.cause == "orphan"
+    assert hold.cause == "awaiting_adoption"
     assert "machine-1" in hold.detail
 
 
@@ -364,9 +364,9 @@ def test_an_orphan_whose_site_nobody_serves_says_so(store: JobStore):
     grant = claim(store, job)
     store.record_site(job.id, grant.token, "docker:a", "run-1")
     end(store, grant, Detached())
-    assert causes(store, job) == ["orphan", "no_site"]
+    assert causes(store, job) == ["awaiting_adoption", "no_site"]
     store.beat_worker(WorkerCard("host:8:dd", ("default",), ("work",), ("docker:a",)))
-    assert causes(store, job) == ["orphan"]
+    assert causes(store, job) == ["awaiting_adoption"]
 
 
 def test_a_job_says_how_many_are_before_it(store: JobStore, clock: ManualClock):

@@ -133,7 +133,7 @@ class View:
     aleases = aio(leases)
 
     def executions(self, limit: int = 500) -> list[ExecutionRow]:
-        """List running commands and containers, oldest first, and the worker that watches each; an orphan has none."""
+        """List running commands and containers, oldest first, and the worker that watches each, if any."""
         return self._operator.call(workers.list_executions, limit)
 
     aexecutions = aio(executions)

@@ -177,7 +177,7 @@ def expire_question(job: Job, key: str, *, now: datetime, still_asks: bool = Fal
 def abandon(job: Job, *, now: datetime, actor: str | None = None, reason: str | None = None) -> Move:
     """Give up an execution whose machine is gone: the job is settled as if the execution had vanished."""
     if not job.orphan:
-        remedy = "only an orphan, whose execution no worker watches, can be abandoned"
+        remedy = "only an execution that no worker watches can be abandoned"
         if job.state is State.RUNNING:
             remedy += "; cancel the job"
         raise InvalidState(job.id, "abandon", job.state.value, remedy)

@@ -199,7 +199,7 @@ class ExecutionRow:
     name: str
     """The name of the execution at its site."""
     worker: str | None
-    """The worker that watches it. None: it is an orphan, until a worker of its site adopts it."""
+    """The worker that watches it. None until a worker of its site adopts it."""
     placed_at: datetime
     started_at: datetime | None
     """None: no worker has recorded its start."""
@@ -325,7 +325,7 @@ class ParentResult:
 
 @frozen
 class SlotHolder:
-    """A running job that holds units of a slot. Without a worker it is an orphan."""
+    """A running job that holds units of a slot. Without a worker, its execution goes on until one adopts it."""
 
     job_id: str
     units: int
@@ -455,7 +455,7 @@ Cause = Literal[
     "budget",
     "group_held",
     "running",
-    "orphan",
+    "awaiting_adoption",
     "no_site",
     "pending",
     "parent",

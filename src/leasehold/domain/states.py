@@ -21,7 +21,7 @@ class State(StrEnum):
     """May run from `available_at` on. A worker's claim moves it on; with no worker it stays, and `why` says so."""
     RUNNING = "running"
     """A worker holds the lease. The worker's settle moves the job on, or the reaper when the lease runs out.
-    Without a worker the job is an orphan: its execution may still run, and a worker of its site adopts it."""
+    Without a worker its execution may still run, and a worker of its site adopts it."""
     WAITING = "waiting"
     """Parked for an answer; holds no worker, keeps its lane. The answer, the question's time-out or an
     operator moves it on."""

@@ -98,7 +98,7 @@ def _group(store: JobStore, job: Job) -> list[Hold]:
 def _running(store: JobStore, job: Job, now: datetime) -> list[Hold]:
     requested = f"; {job.stop_requested.value} was requested" if job.stop_requested else ""
     if job.worker is None or job.lease_expires_at is None:
-        return _orphan(store, job, requested)
+        return _without_worker(store, job, requested)
     progress = store.progress(job.id)
     if progress is not None:
         requested = f"; last progress {span(now - progress.at)} ago ({first_line(str(progress))}){requested}"
@@ -116,10 +116,10 @@ def _running(store: JobStore, job: Job, now: datetime) -> list[Hold]:
     return [Hold("running", f"{where}; its lease has {span(left)} left{requested}")]
 
 
-def _orphan(store: JobStore, job: Job, requested: str) -> list[Hold]:
+def _without_worker(store: JobStore, job: Job, requested: str) -> list[Hold]:
     site = f" at {job.execution_site}" if job.execution_site else ""
     detail = f"its worker is gone; its execution{site} may still be running{requested}"
-    hold = Hold("orphan", detail, "a worker at that site will adopt it")
+    hold = Hold("awaiting_adoption", detail, "a worker at that site will adopt it")
     serving = [
         card for card in store.list_workers() if not card.draining and job.execution_site in card.sites
     ]

@@ -23,5 +23,5 @@ def list_leases(
 
 @read("executions.list", guard="rows", http="GET /v1/executions")
 def list_executions(backend: Backend, limit: Limit = 500) -> list[ExecutionRow]:
-    """List running commands and containers. An orphan is one without a worker."""
+    """List running commands and containers. `worker` is null until one adopts it."""
     return backend.store.list_executions(limit)

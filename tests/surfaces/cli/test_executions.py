@@ -23,7 +23,7 @@ def test_what_runs_outside_is_listed_with_who_watches_it(app, here):
     assert (first["job_id"], first["worker"], first["site"]) == (watched.id, "host:1:aa", "machine-1")
     assert (second["job_id"], second["worker"], second["site"]) == (left.id, None, "machine-2")
     shown = here("executions").out
-    assert "none (orphan)" in shown
+    assert "no worker" in shown
     assert "machine-2" in shown
 
 

@@ -150,7 +150,7 @@ def test_a_job_is_steered_by_its_buttons(app: Leasehold, admin_screen: Screen):
     press(page, "retry")
     expect(shown).to_have_text("queued")
     assert page.url.rpartition("/")[2] != job.id
-    press(page, "interrupt")
+    press(page, "cancel")
     expect(shown).to_have_text("cancelled")
 
 

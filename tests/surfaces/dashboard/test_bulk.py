@@ -72,7 +72,7 @@ def test_jobs_that_refuse_are_reported_and_hold_up_none_of_the_others(app: Lease
     answer = operator.do("bulk.start", verb="release", criteria="state=pending", matched="2")
     page = html.unescape(finished(operator, answer.headers["location"]))
     assert "Changed 1 of 2 jobs" in page
-    assert "Refused" in page
+    assert "Not possible in this state" in page
     assert waits.id in page
     assert (fine.refresh().state, waits.refresh().state) == ("queued", "pending")
 

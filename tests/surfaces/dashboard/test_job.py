@@ -52,7 +52,6 @@ EVENTS = {
     "resume": Trigger.RESUME,
     "retry": Trigger.RETRY,
     "pause": Trigger.PAUSE,
-    "interrupt": Trigger.INTERRUPT,
     "cancel": Trigger.CANCEL,
     "release": Trigger.RELEASE,
     "snooze": Trigger.SNOOZE,

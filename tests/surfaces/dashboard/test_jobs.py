@@ -88,7 +88,7 @@ def test_what_a_state_alone_does_not_tell_is_shown(app: Leasehold, viewer: Viewe
     (running,) = store.claim("w", ["default"], 1)
     app.get(running.id).cancel()
     page = viewer.page("/jobs")
-    for look in ("scheduled", "blocked", "retrying", "stopping"):
+    for look in ("scheduled", "pending", "retrying", "stopping"):
         assert f'class="state {look}"' in page, look
 
 

@@ -132,7 +132,7 @@ def sweep(
         reaped,
         {
             "job": lambda lost: lost.id,
-            "now": lambda lost: "orphan" if lost.orphan else lost.state.value,
+            "now": lambda lost: "running, no worker" if lost.orphan else lost.state.value,
             "lost by": lambda lost: lost.worker,
         },
     )

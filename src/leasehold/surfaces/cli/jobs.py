@@ -153,7 +153,7 @@ def _age(job: Summary) -> str:
 
 def _detail(job: Summary) -> str:
     if job.state == "running":
-        return f"{job.worker or 'an orphan'}" + (
+        return f"{job.worker or 'no worker'}" + (
             f", {job.stop_requested} requested" if job.stop_requested else ""
         )
     if job.state == "queued" and job.attempt == 0:

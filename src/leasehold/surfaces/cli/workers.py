@@ -92,7 +92,7 @@ executions = noun("executions")
 
 
 def _watcher(row: ExecutionRow) -> str:
-    watcher = row.worker or "none (orphan)"
+    watcher = row.worker or "no worker"
     return watcher if row.stop_requested is None else f"{watcher}, {row.stop_requested} requested"
 
 
@@ -116,7 +116,7 @@ add(
 def abandon(
     call: Call, job_id: options.JobId, yes: options.Yes = False, reason: options.JobReason = None
 ) -> None:
-    """Give up on an orphan whose machine is gone for good. No worker will adopt it, and it counts as a failure. If it
+    """Give up an execution whose machine is gone for good. No worker will adopt it, and it counts as a failure. If it
     still runs after all, the next attempt runs beside it."""
     row = call.operations.call(jobs.get, call.operations.find_id(job_id))
     if row.orphan and not yes:

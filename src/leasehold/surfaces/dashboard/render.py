@@ -57,7 +57,7 @@ def _environment() -> jinja2.Environment:
         made.filters[show.__name__] = show
     made.globals |= {
         "badge": badge,
-        "looks": LOOKS,
+        "badges": BADGES,
         "stamp": stamp,
         "carried": page_request.carried,
     }
@@ -202,17 +202,20 @@ class Badge:
     note: str = ""
 
 
-LOOKS: dict[State, Badge] = {state: Badge(state.value, state.value.replace("_", " ")) for state in State}
+_WORDS = {State.WAITING: "waiting for an answer"}
+BADGES: dict[State, Badge] = {
+    state: Badge(state.value, _WORDS.get(state, state.value.replace("_", " "))) for state in State
+}
 
 
 def badge(job: Summary | domain.Job, now: datetime) -> Badge:
-    """The badge of a job, finer than its state: also retrying, scheduled, blocked, adopting, stopping."""
+    """The badge of a job, finer than its state: also retrying, scheduled, on hold, waiting for jobs, stopping."""
     match job.state:
         case State.RUNNING if job.worker is None:
             return Badge(
                 "adopting",
-                "adopting",
-                "still running, without a lease holder; a worker at its site will adopt it",
+                "running, no worker",
+                "a worker at its site will adopt its command or container",
             )
         case State.RUNNING if job.stop_requested is not None:
             return Badge("stopping", "stopping", f"{job.stop_requested} requested")
@@ -222,11 +225,17 @@ def badge(job: Summary | domain.Job, now: datetime) -> Badge:
             return Badge("retrying", "retrying", "ready, not claimed yet")
         case State.QUEUED if job.available_at > now:
             return Badge("scheduled", "scheduled", ago(job.available_at, now))
-        case State.PENDING if getattr(job, "held", False):
-            return Badge("pending", "on hold", "until it is released")
         case State.PENDING:
-            return Badge("blocked", "blocked", "by a hold, or by jobs it depends on")
-    return LOOKS[job.state]
+            return _badge_of_pending(job)
+    return BADGES[job.state]
+
+
+def _badge_of_pending(job: Summary | domain.Job) -> Badge:
+    if isinstance(job, Summary):
+        return Badge("pending", "pending", "on hold, or waiting for other jobs")
+    if job.held:
+        return Badge("pending", "on hold", "until it is released")
+    return Badge("blocked", "waiting for jobs", "it depends on them")
 
 
 # -- JSON as a tree ----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from starlette.exceptions import HTTPException
 from leasehold.domain.bulk import ARGUMENTS, BULK_STATES, BulkRefusal, BulkRequest
 from leasehold.domain.errors import InvalidInput, LeaseholdError
 from leasehold.domain.job import Job
+from leasehold.domain.states import State
 from leasehold.operations import jobs
 from leasehold.operations.operations import Operations
 from leasehold.operations.verb import VERBS
@@ -59,6 +60,10 @@ class BulkRun:
     def queue(self) -> str | None:
         """The queue of its jobs. None: any queue."""
         return self.request.filter.queue
+
+    @property
+    def effect(self) -> str:
+        return effect_of(self.request.verb, self.request.filter.states)
 
     @property
     def done(self) -> int:
@@ -163,6 +168,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     summaries = [page_request.operations.call(jobs.get, job_id) for job_id in report.sample[:10]]
     return {
         "verb": verb,
+        "effect": effect_of(verb, tuple(State(state) for state in requested.states)),
         "requested": requested,
         "about": _about(requested, verb),
         "report": report,
@@ -179,6 +185,16 @@ def read(page_request: PageRequest) -> dict[str, Any]:
             :MOST_RUNS
         ],
     }
+
+
+def effect_of(verb: str, states: tuple[State, ...]) -> str:
+    """What the verb will do to jobs of these states (of all, if there are none), for people."""
+    if verb != "interrupt":
+        return verb
+    states = states or BULK_STATES[verb]
+    if State.RUNNING not in states:
+        return "cancel"
+    return "pause" if set(states) == {State.RUNNING} else "pause or cancel"
 
 
 def read_run(page_request: PageRequest) -> dict[str, Any]:
@@ -210,7 +226,7 @@ def start(page_request: PageRequest, form: Form) -> Done:
         about=_about(requested, verb),
         back=page_request.url("jobs", **requested.query),
     )
-    return Done(f"{verb.capitalize()} has begun.", page_request.url(f"bulk/{run.id}"))
+    return Done(f"{run.effect.capitalize()} has begun.", page_request.url(f"bulk/{run.id}"))
 
 
 def stop(page_request: PageRequest, form: Form) -> Done:

@@ -45,7 +45,7 @@ class ShownResult:
 def read(page_request: PageRequest) -> dict[str, Any]:
     page_request.caller.check_all_queues()
     name = page_request.request.query_params.get("name", "")
-    return (_one(page_request, name) if name else _all(page_request)) | {"badges": STATES}
+    return (_one(page_request, name) if name else _all(page_request)) | {"group_badges": STATES}
 
 
 def _all(page_request: PageRequest) -> dict[str, Any]:

@@ -116,12 +116,6 @@ BUTTONS = (
     ),
     Button(jobs.snooze, "Snooze", "Snooze it", "Sets when the job is due. It keeps its place in its lane."),
     Button(jobs.pause, "Pause", "Pause it", "Stops the job as soon as possible. It can be resumed."),
-    Button(
-        jobs.interrupt,
-        "Interrupt",
-        "Interrupt it",
-        "Pauses the job if it is running, otherwise cancels it.",
-    ),
     Button(jobs.cancel, "Cancel", "Cancel it", "Ends the job for good."),
     Button(
         jobs.abandon,
@@ -254,7 +248,7 @@ def _new_arguments(job: Job, form: Form) -> dict[str, Any] | None:
 
 
 def _notice(verb: str, after: Job) -> str:
-    if after.state is State.RUNNING and verb in ("cancel", "pause", "interrupt"):
+    if after.state is State.RUNNING and verb in ("cancel", "pause"):
         return f"Stop requested ({verb}). Its worker will notice in a moment."
     if verb == "snooze":
         return f"The job is due at {after.available_at:%Y-%m-%d %H:%M:%S} UTC. Its place is kept."

@@ -117,7 +117,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
         "states": [state.value for state in State],
         "queues": sorted({card.queue for card in cards}),
         "tasks": sorted({card.task for card in cards}),
-        "bulk_verbs": list(BULK_STATES),
+        "bulk_verbs": [verb for verb in BULK_STATES if verb != "interrupt"],
     }
 
 

@@ -53,8 +53,8 @@ def read(page_request: PageRequest) -> dict[str, Any]:
         "leases": [_held(page_request, row) for row in page_request.caller.visible_rows(page.leases)],
         "next": page.next,
         "cursor": cursor,
-        "executions": _orphans_first(executions),
-        "orphans": sum(row.worker is None for row in executions),
+        "executions": _without_worker_first(executions),
+        "without_worker": sum(row.worker is None for row in executions),
     }
 
 
@@ -73,10 +73,10 @@ def _held(page_request: PageRequest, row: LeaseRow) -> Held:
     return Held(row, max(length, row.expires_in), row.expires_in < 0)
 
 
-def _orphans_first(rows: list[ExecutionRow]) -> list[ExecutionRow]:
+def _without_worker_first(rows: list[ExecutionRow]) -> list[ExecutionRow]:
     return sorted(rows, key=lambda row: row.worker is not None)
 
 
 PAGE = Page("workers", "workers", "workers.html", read)
 ACTIONS: tuple[Action, ...] = ()
-"""The page of a job has the button to abandon its orphan."""
+"""The page of a job has the button to abandon an execution without a worker."""
