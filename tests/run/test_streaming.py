@@ -546,7 +546,7 @@ def test_a_silent_run_is_told_once_per_silence(app, caplog):
         {"seconds": 0.5, "then": "report"}
     ] * 2
     entries = [entry for entry in job.history() if entry.event == "stalled"]
-    assert [entry.detail for entry in entries] == ["no progress, event or log for 0.5 s"] * 2
+    assert [entry.detail for entry in entries] == ["no progress, update or log for 0.5 s"] * 2
     assert "a hook's own trouble" in caplog.text
     assert "is stalled" in caplog.text
 
@@ -574,7 +574,7 @@ def test_a_stalled_run_may_be_paused(app):
     job = work.enqueue()
     burst(app)
     assert job.state is State.PAUSED
-    assert job.reason == "stalled: no progress, event or log for 0.3 s"
+    assert job.reason == "stalled: no progress, update or log for 0.3 s"
     assert [event.event for event in job.history()] == ["stalled", "stopped"]
 
 
@@ -589,7 +589,7 @@ def test_a_stalled_run_may_be_stopped_and_tried_again(app):
     burst(app)
     assert job.result(timeout=0) == "done"
     assert (job.__row__.attempt, job.__row__.failures) == (2, 1)
-    assert job.attempts()[0].error == "stalled: no progress, event or log for 0.3 s"
+    assert job.attempts()[0].error == "stalled: no progress, update or log for 0.3 s"
 
 
 def test_hooks_are_checked_when_they_are_registered(app):

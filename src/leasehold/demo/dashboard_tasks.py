@@ -41,7 +41,7 @@ if str(os.getppid()) == os.environ.get(PARENT):
     threading.Thread(target=_leave_with_the_demo, args=(os.getppid(),), daemon=True).start()
 
 
-# -- crawls: progress, events, log lines, slots, rates, follow-ups ---------------------------------------------------
+# -- crawls: progress, updates, log lines, slots, rates, follow-ups ---------------------------------------------------
 @app.task(
     queue="crawl", lease=LEASE, slots={"browser": Slot(units=1, limit=3)}, stall_after="1m", tags=("web",)
 )

@@ -148,8 +148,8 @@ class Transport:
                         parse_response(stream.status_code, stream.read())
                     following.opened()
                     for message in httpx2.EventSource(stream, max_event_size=None):
-                        if (event := following.received(message.data)) is not None:
-                            yield event
+                        if (update := following.received(message.data)) is not None:
+                            yield update
             except httpx2.RequestError as error:
                 following.lost(self._unreachable(error))
             except LeaseholdError as error:
@@ -167,8 +167,8 @@ class Transport:
                             parse_response(stream.status_code, await stream.aread())
                         following.opened()
                         async for message in httpx2.EventSource(stream, max_event_size=None):
-                            if (event := following.received(message.data)) is not None:
-                                yield event
+                            if (update := following.received(message.data)) is not None:
+                                yield update
                 except httpx2.RequestError as error:
                     following.lost(self._unreachable(error))
                 except LeaseholdError as error:
@@ -280,16 +280,16 @@ class Following:
 
     def received(self, data: str) -> Update | None:
         """Read one update. None: a state that was delivered before the connection was lost."""
-        event = parse_response(200, data.encode()).read(_UPDATE)
-        self._since = event.seq
-        if event.kind != STATE:
-            return event
-        if event.data == self._reported:
+        update = parse_response(200, data.encode()).read(_UPDATE)
+        self._since = update.seq
+        if update.kind != STATE:
+            return update
+        if update.data == self._reported:
             return None
-        self._reported = event.data
-        self._state = _state_of(event)
+        self._reported = update.data
+        self._state = _state_of(update)
         self.over = self._state in ENDED_STATES
-        return event
+        return update
 
     def lost(self, error: LeaseholdError) -> None:
         """Plan the next try; raise the error if it is permanent, or if no stream was open before."""

@@ -31,7 +31,7 @@ REPORTS_IDLE = 60.0
 
 class UpdateWriter(Service):
     def __init__(self, store: JobStore) -> None:
-        super().__init__("event writer", self._beat, first=REPORTS_IDLE, slowest=1.0)
+        super().__init__("update writer", self._beat, first=REPORTS_IDLE, slowest=1.0)
         self._store = store
         self._changed = threading.Condition()
         """Guards all streams; notified when the database has stored something."""

@@ -79,7 +79,7 @@ class Timeline:
     gaps: tuple[Gap, ...]
     handovers: tuple[Handover, ...]
     marks: tuple[Tick, ...]
-    """Other events, on the line below the bars."""
+    """Transitions and updates, on the line below the bars."""
     scale: tuple[Tick, ...]
     left_out: int
     """The number of older attempts that are not drawn."""
@@ -93,7 +93,7 @@ def timeline(
     attempts: Sequence[AttemptRecord],
     steps: Sequence[StepRecord] = (),
     history: Sequence[HistoryEntry] = (),
-    events: Sequence[Update] = (),
+    updates: Sequence[Update] = (),
 ) -> Timeline | None:
     """The timeline of a job. None: the job has no attempt yet."""
     shown = list(attempts)[-MOST_BARS:]
@@ -113,7 +113,7 @@ def timeline(
         bars=tuple(bars),
         gaps=tuple(_gaps(scale, shown)),
         handovers=tuple(_handovers(scale, shown)),
-        marks=_marks(scale, created_at, history, events),
+        marks=_marks(scale, created_at, history, updates),
         scale=scale.ticks(created_at),
         left_out=len(attempts) - len(shown),
         waited=waited,
@@ -121,10 +121,10 @@ def timeline(
 
 
 def _marks(
-    scale: _Scale, created_at: datetime, history: Sequence[HistoryEntry], events: Sequence[Update]
+    scale: _Scale, created_at: datetime, history: Sequence[HistoryEntry], updates: Sequence[Update]
 ) -> tuple[Tick, ...]:
     found = [(one.at, one.event.replace("_", " ")) for one in history]
-    found += [(one.at, f"event {one.kind}") for one in events if one.at is not None]
+    found += [(one.at, f"update {one.kind}") for one in updates if one.at is not None]
     return tuple(
         Tick(scale.at(at), f"{what}, {span((at - created_at).total_seconds())} after it was enqueued")
         for at, what in sorted(found)[-MOST_TICKS:]

@@ -269,7 +269,7 @@ def add_watching(router: APIRouter) -> None:
         admit: Readmit,
         id: Annotated[str, Depends(_known)],
         last_event_id: Annotated[
-            str, Header(pattern=r"^[0-9]{0,15}$", description="Continue after this event.")
+            str, Header(pattern=r"^[0-9]{0,15}$", description="Continue after this update.")
         ] = "",
         wait: Annotated[
             float,
@@ -286,17 +286,19 @@ def add_watching(router: APIRouter) -> None:
         until = time.monotonic() + wait if wait else math.inf
         # A stream that cannot go on just ends: the client reconnects, and gets the error then.
         with contextlib.suppress(LeaseholdError, Denied):
-            async for event in _events(caller, watch, id, until, admit):
-                data = as_models(Update, event)
-                yield ServerSentEvent(data=data, event=event.kind, id=str(event.seq), retry=RETRY_MS)
+            async for update in _updates(caller, watch, id, until, admit):
+                data = as_models(Update, update)
+                yield ServerSentEvent(data=data, event=update.kind, id=str(update.seq), retry=RETRY_MS)
 
 
-async def _events(caller: Caller, watch: Watch, id: str, until: float, admit: Admit) -> AsyncIterator[Update]:
+async def _updates(
+    caller: Caller, watch: Watch, id: str, until: float, admit: Admit
+) -> AsyncIterator[Update]:
     admitted_at = time.monotonic()
     while True:
         mark = await run_in_threadpool(caller.operations.job_mark, id)
-        for event in await run_in_threadpool(watch.look):
-            yield event
+        for update in await run_in_threadpool(watch.look):
+            yield update
         left = until - time.monotonic()
         if watch.over or left <= 0:
             return

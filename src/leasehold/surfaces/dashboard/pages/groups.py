@@ -75,7 +75,7 @@ def _one(page_request: PageRequest, name: str) -> dict[str, Any]:
         "totals": {state: sum(counts.get(state, 0) for counts in status.counts.values()) for state in states},
         "failed": _number_of(status, State.FAILED) + _number_of(status, State.TIMED_OUT),
         "runs": [
-            (run, [(event, _shown(event.data)) for event in run.emitted[-MOST_EMITTED:]])
+            (run, [(update, _shown(update.data)) for update in run.emitted[-MOST_EMITTED:]])
             for run in status.runs[:MOST_SHOWN]
         ],
         "errors": status.errors[:MOST_SHOWN],

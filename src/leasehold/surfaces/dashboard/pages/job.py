@@ -137,7 +137,7 @@ def buttons_of(job: Job) -> list[Button]:
 
 # -- job ---------------------------------------------------------------------------------------------------------------
 
-MOST_EVENTS = 50
+MOST_UPDATES = 50
 MOST_RELATIVES = 60
 LONGEST_LOG = 20_000
 LARGEST_RESULT = 1_000_000
@@ -154,14 +154,14 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     verbs = buttons_of(job)
     family = operations.call(jobs.relatives, job.id, MOST_RELATIVES + 1)
     relatives = page_request.caller.visible_rows(family)
-    events = _events(page_request, job.id)
+    updates = _updates(page_request, job.id)
     return {
         "job": job,
         "verbs": verbs,
         "editable": any(verb.name == "resume" for verb in verbs) and not job.policy.sensitive,
         "why": [] if job.state in FINAL else page_request.caller.explain(job.id),
         "progress": operations.call(jobs.progress, job.id),
-        "timeline": timeline(job.created_at, job.finished_at or now, attempts, steps, history, events),
+        "timeline": timeline(job.created_at, job.finished_at or now, attempts, steps, history, updates),
         "attempts": attempts,
         "history": history,
         "steps": [(step, tree_of(step.result)) for step in steps[-100:]],
@@ -170,7 +170,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
         "result": _result(page_request, job),
         "log": _log(page_request, job.id),
         "log_attempts": [tail.attempt for tail in operations.call(jobs.logs, job.id)],
-        "events": [(event, tree_of(event.data)) for event in events],
+        "updates": [(update, tree_of(update.data)) for update in updates],
         "budget": operations.call(budgets.budget, job.id),
         "questions": operations.call(questions.questions, job.id),
         "relatives": relatives[:MOST_RELATIVES],
@@ -199,17 +199,17 @@ def _log(page_request: PageRequest, job_id: str) -> dict[str, Any]:
     return {"attempt": tail.attempt, "text": tail.text[-LONGEST_LOG:], "cut": cut}
 
 
-def _events(page_request: PageRequest, job_id: str) -> list[Update]:
+def _updates(page_request: PageRequest, job_id: str) -> list[Update]:
     """The newest updates, without progress, which the page shows elsewhere."""
     found: list[Update] = []
     since = 0
     for _ in range(10):
         seen = page_request.operations.call(jobs.read_stream, job_id, since, 500)
-        found += [event for event in seen.updates if event.kind != PROGRESS]
+        found += [update for update in seen.updates if update.kind != PROGRESS]
         if len(seen.updates) < 500:
             break
         since = seen.updates[-1].seq
-    return found[-MOST_EVENTS:]
+    return found[-MOST_UPDATES:]
 
 
 def _server(page_request: PageRequest) -> str:
