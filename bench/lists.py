@@ -149,7 +149,7 @@ def _pages_to_the_end(place: Place, filter: Filter) -> tuple[int, int, float]:
     pages, jobs, before = 0, 0, None
     began = time.perf_counter()
     while True:
-        page = place.store.list_jobs(filter, limit=500, before=before)
+        page = place.store.list_jobs(filter, limit=500, cursor=before)
         pages, jobs, before = pages + 1, jobs + len(page.jobs), page.next
         if before is None:
             return pages, jobs, 1000 * (time.perf_counter() - began)

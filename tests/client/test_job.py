@@ -197,7 +197,7 @@ def test_a_job_tells_its_attempts_and_its_steps(app):
     job = work.enqueue()
     burst(app)
     assert job.refresh().error is None
-    assert [(one.number, one.outcome) for one in job.attempts()] == [(1, "failed"), (2, "succeeded")]
+    assert [(one.attempt, one.outcome) for one in job.attempts()] == [(1, "failed"), (2, "succeeded")]
     assert (job.attempts()[0].error or "").startswith("ConnectionError: down")
     assert [(one.name, one.attempt, one.result) for one in job.steps()] == [("look", 1, {"pages": [1, 2]})]
     assert asyncio.run(job.aattempts()) == job.attempts()

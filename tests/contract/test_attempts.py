@@ -17,7 +17,7 @@ AT_ONCE = Policy(backoff=0, max_attempts=9)
 
 
 def reported(store, job_id):
-    return [(one.number, one.outcome, one.error) for one in store.attempts(job_id)]
+    return [(one.attempt, one.outcome, one.error) for one in store.attempts(job_id)]
 
 
 def test_a_job_that_never_ran_has_no_attempts(store):
@@ -32,7 +32,7 @@ def test_the_run_that_is_under_way_is_an_attempt(store, clock):
     grant = run(store)
     clock.advance(5)
     (one,) = store.attempts(grant.id)
-    assert (one.number, one.worker, one.started_at) == (1, OWNER, began)
+    assert (one.attempt, one.worker, one.started_at) == (1, OWNER, began)
     assert (one.ended_at, one.outcome, one.error) == (None, "running", None)
 
 
@@ -41,7 +41,7 @@ def test_a_plain_success_is_an_attempt(store, clock):
     clock.advance(5)
     end(store, grant, Success("1"))
     (one,) = store.attempts(grant.id)
-    assert (one.number, one.worker, one.outcome, one.error) == (1, OWNER, "succeeded", None)
+    assert (one.attempt, one.worker, one.outcome, one.error) == (1, OWNER, "succeeded", None)
     assert one.ended_at - one.started_at == timedelta(seconds=5)
 
 
@@ -123,7 +123,7 @@ def test_an_adopted_run_is_told_once_for_each_who_held_it(store, clock):
     (adopted,) = store.adopt("worker-2", [SITE])
     assert isinstance(adopted, Grant)
     end(store, adopted, Success())
-    assert [(one.number, one.outcome, one.worker) for one in store.attempts(grant.id)] == [
+    assert [(one.attempt, one.outcome, one.worker) for one in store.attempts(grant.id)] == [
         (1, "lost", OWNER),
         (1, "succeeded", "worker-2"),
     ]

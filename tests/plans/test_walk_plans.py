@@ -82,7 +82,7 @@ def search(store: JobStore) -> list[Call]:
         for filter in (Filter(queue="nowhere"), Filter(task="none"), Filter(lane="l")):
             page = store.list_jobs(filter)
             assert page.next is not None
-            store.list_jobs(filter, before=page.next)
+            store.list_jobs(filter, cursor=page.next)
         store.list_jobs(Filter(queue="nowhere", states=(State.QUEUED, State.SUCCEEDED)))
         store.find_stoppable(StopScope(queue="nowhere"))
         store.count()

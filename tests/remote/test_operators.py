@@ -122,7 +122,7 @@ def test_a_failed_job_halts_its_lane_until_it_is_resolved(app: Leasehold, api: H
     first, second = (api.enqueue("work", {"target": "a/b"}) for _ in range(2))
     settle(app, Failure("boom", final=True))
     (lane,) = api.lanes.list()
-    assert (lane.lane, lane.id, lane.state, lane.error) == ("a/b", first.id, State.FAILED, "boom")
+    assert (lane.lane, lane.job_id, lane.state, lane.error) == ("a/b", first.id, State.FAILED, "boom")
     first.refresh().skip("known")
     assert claim(app).id == second.id
 
@@ -146,7 +146,7 @@ def test_a_job_tells_its_attempts_and_its_log(app: Leasehold, api: Handle):
     job = api.enqueue("flaky")
     burst(app, queues=["flaky"])
     assert (job.refresh().error, job.attempt) == (None, 2)
-    assert [(one.number, one.outcome) for one in job.attempts()] == [(1, "failed"), (2, "succeeded")]
+    assert [(one.attempt, one.outcome) for one in job.attempts()] == [(1, "failed"), (2, "succeeded")]
     assert (job.attempts()[0].error or "").startswith("ConnectionError: down")
     assert "looking" in job.log(1).text
     assert job.log().attempt == 2

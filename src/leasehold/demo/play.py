@@ -70,7 +70,7 @@ def _a_lane_that_halts(play: Stage, folder: Path) -> None:
     _, account, orders = pages
     failed = play.wait(account, lambda row: row.state == "failed")
     lanes = {lane.lane: lane for lane in play.app.lanes.list()}
-    halted = "target-1" in lanes and lanes["target-1"].id == account.id
+    halted = "target-1" in lanes and lanes["target-1"].job_id == account.id
     play.claim(failed and halted, "the lane stands still behind the page that failed")
     play.why(orders)
     play.claim(orders.refresh().state == "queued", "the page after it waits")

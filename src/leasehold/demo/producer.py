@@ -135,7 +135,7 @@ class Producer:
     def _a_lane(self) -> None:
         """Skip a failed job that halts a lane, which then goes on."""
         for lane in app.lanes.list():
-            job = app.get(lane.id)
+            job = app.get(lane.job_id)
             if job.state == "failed":
                 with contextlib.suppress(LeaseholdError):
                     job.skip("entered by hand", actor="bob")

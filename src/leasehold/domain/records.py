@@ -163,7 +163,7 @@ class HistoryEntry:
 class AttemptRecord:
     """One attempt of a job, under one lease. An attempt that another worker adopted has a record for each worker."""
 
-    number: int
+    attempt: int
     worker: str | None
     """The worker that held the lease."""
     started_at: datetime
@@ -249,7 +249,7 @@ class LaneHolder:
     """The job that runs in a lane, or that blocks it."""
 
     lane: str
-    id: str
+    job_id: str
     state: State
     task: str
     error: str | None

@@ -33,7 +33,7 @@ MOST_NAMED = 5
 
 
 class SearchOperations(LocalOperator):
-    def list_jobs(self, filter: Filter, limit: int = 50, before: str | None = None) -> Page:
+    def list_jobs(self, filter: Filter, limit: int = 50, cursor: str | None = None) -> Page:
         return self.call(
             jobs.list_jobs,
             state=list(filter.states),
@@ -43,7 +43,7 @@ class SearchOperations(LocalOperator):
             group=filter.group,
             tag=filter.tag,
             limit=limit,
-            cursor=before,
+            cursor=cursor,
         )
 
     def search_jobs(self, search: Search, limit: int = 50, cursor: str | None = None) -> SearchPage:

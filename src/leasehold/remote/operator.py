@@ -274,7 +274,7 @@ def _piece(request: BulkRequest, left: int, cursor: str | None) -> Request:
             raise InvalidInput(name, "is empty", "give a text, or leave it out")
     body = {
         "verb": request.verb,
-        "states": [state.value for state in request.filter.states],
+        "state": [state.value for state in request.filter.states],
         **criteria,
         "everything": request.everything,
         "dry_run": request.dry_run,

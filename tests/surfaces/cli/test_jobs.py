@@ -22,7 +22,7 @@ def test_jobs_are_listed_newest_first_page_by_page(app, here):
     made = [app.enqueue("work", {"n": n}).id for n in range(3)]
     first = here("jobs", "--json", "--limit", "2")
     assert [job["id"] for job in first.lines] == made[:0:-1]
-    rest = here("jobs", "--json", "--before", first.lines[-1]["id"])
+    rest = here("jobs", "--json", "--cursor", first.lines[-1]["id"])
     assert [job["id"] for job in rest.lines] == made[:1]
 
 
@@ -47,8 +47,8 @@ def test_jobs_are_found_by_a_text_and_by_the_time_of_their_creation(app, here, m
     found = here("jobs", "--text", "acme", "--since", "2h", "--limit", "2", "--json").lines
     assert [job["id"] for job in found] == made[:0:-1]
     here("jobs", "--text", "acme", "--limit", "2")
-    assert notes == [f"searched 3 jobs; to continue: --before {made[1]}"]
-    rest = here("jobs", "--text", "acme", "--before", made[1], "--json").lines
+    assert notes == [f"searched 3 jobs; to continue: --cursor {made[1]}"]
+    rest = here("jobs", "--text", "acme", "--cursor", made[1], "--json").lines
     assert [job["id"] for job in rest] == made[:1]
     tomorrow = datetime.now() + timedelta(days=1)  # noqa: DTZ005 - as people give it
     for option, value, number in (
@@ -117,7 +117,7 @@ def test_show_lists_attempts_and_steps(app, here):
     assert "read 10 " not in text
     found = here("jobs", "show", job.id, "--json").json
     (one,) = found["attempts"]
-    assert (one["number"], one["outcome"], one["worker"], one["error"]) == (
+    assert (one["attempt"], one["outcome"], one["worker"], one["error"]) == (
         1,
         "failed",
         "host:1:aa",

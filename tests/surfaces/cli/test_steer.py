@@ -34,7 +34,7 @@ def test_resolve_lets_a_halted_lane_go_on(app, here):
 
     first, second = (app.enqueue("in_lane", {"lane": "t1"}) for _ in range(2))
     fail(app, first)
-    assert here("lanes", "--json").lines[0]["id"] == first.id
+    assert here("lanes", "--json").lines[0]["job_id"] == first.id
     assert here("jobs", "skip", first.id).code == 0
     assert here("lanes", "--json").lines == []
     assert [g.id for g in app.__internals__.store.claim("host:1:aa", ["default"], 5)] == [second.id]

@@ -31,10 +31,10 @@ def lines_of(columns: list[str], rows: list[list[str]], width: int, prose: tuple
 @pytest.mark.parametrize("width", [66, 80, 100, 160])
 def test_no_line_is_wider_than_the_terminal_and_long_cells_are_cut(width: int):
     row = [new_id()[:13], "succeeded", "make_report", "reports", "", "2", "10m", ERROR]
-    heads = ["id", "state", "task", "queue", "lane", "try", "age", "what"]
+    heads = ["id", "state", "task", "queue", "lane", "attempt", "age", "what"]
     head, rule, line = lines_of(heads, [row], width)
     assert max(map(cell_len, (head, rule, line))) <= width
-    assert head.split() == ["id", "state", "task", "queue", "try", "age", "what"], "no lane: no column"
+    assert head.split() == ["id", "state", "task", "queue", "attempt", "age", "what"], "no lane: no column"
     assert line.split()[:2] == [row[0], "succeeded"]
     assert width < 80 or "make_report" in line
     assert line.endswith("…") or ERROR in line
@@ -60,7 +60,7 @@ def test_a_word_of_prose_that_is_too_long_for_the_line_is_cut():
 def test_the_widest_give_way_and_ids_and_states_do_not():
     widths = fit(["id", "state", "what"], [["x" * 36, "timed_out", "y" * 90]], 70)
     assert widths == [36, 9, 21]
-    assert fit(["id", "what"], [["x" * 36, "y" * 90]], 20) == [36, 8], (
+    assert fit(["id", "what"], [["x" * 36, "y" * 90]], 20) == [36, 7], (
         "too narrow for anything: the terminal wraps"
     )
 

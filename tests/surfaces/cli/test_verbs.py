@@ -22,7 +22,7 @@ def test_what_belongs_to_a_job_is_listed_by_itself(app, here):
     second = app.enqueue("work", after=[first])
     fail(app, first)
     (attempt,) = here("jobs", "attempts", first.id, "--json").lines
-    assert (attempt["number"], attempt["outcome"]) == (1, "failed")
+    assert (attempt["attempt"], attempt["outcome"]) == (1, "failed")
     assert here("jobs", "attempts", first.id[:20]).out.splitlines()[1].split()[:2] == ["1", "failed"]
     assert [one["event"] for one in here("jobs", "history", first.id, "--json").lines] == ["failed"]
     assert "running → failed" in here("jobs", "history", first.id).out

@@ -40,10 +40,10 @@ def test_refusals_have_the_codes_of_problems(app: Leasehold, admin: httpx2.Clien
     for job in jobs:
         job.pause()
     app.__internals__.store.stop_group("g", True)
-    requested = {"verb": "resume", "task": "add", "states": ["paused"], "dry_run": False}
+    requested = {"verb": "resume", "task": "add", "state": ["paused"], "dry_run": False}
     (refusal,) = admin.post("/v1/jobs/bulk", json=requested).json()["refused"]
     assert (refusal["code"], refusal["state"], refusal["jobs"]) == ("group-on-hold", None, 2)
-    requested = {"verb": "pause", "states": ["paused"], "dry_run": False}
+    requested = {"verb": "pause", "state": ["paused"], "dry_run": False}
     (refusal,) = admin.post("/v1/jobs/bulk", json=requested).json()["refused"]
     assert (refusal["code"], refusal["state"]) == ("invalid-state", "paused")
 

@@ -196,7 +196,7 @@ def test_what_is_known_of_a_job_is_told(app: Leasehold, admin: httpx2.Client):
     assert admin.get(f"/v1/jobs/{job.id}/updates").json() == {"state": "queued", "attempt": 0, "updates": []}
     settle(app, Success("3"))
     (attempt,) = admin.get(f"/v1/jobs/{job.id}/attempts").json()
-    assert (attempt["number"], attempt["outcome"], attempt["worker"]) == (1, "succeeded", "w")
+    assert (attempt["attempt"], attempt["outcome"], attempt["worker"]) == (1, "succeeded", "w")
     assert admin.get(f"/v1/jobs/{job.id}/log").json() == {"attempt": 0, "text": "", "cut": 0}
     assert admin.get(f"/v1/jobs/{job.id}/result").json() == {"id": job.id, "state": "succeeded", "result": 3}
 

@@ -107,7 +107,7 @@ def test_a_halted_lane_is_seen_and_resumed(app: Leasehold, admin: httpx2.Client)
     job = app.enqueue("greet", {"name": "a/b"})
     settle(app, Failure("broken", final=True))
     (lane,) = admin.get("/v1/lanes").json()
-    assert (lane["lane"], lane["id"], lane["state"]) == ("a/b", job.id, "failed")
+    assert (lane["lane"], lane["job_id"], lane["state"]) == ("a/b", job.id, "failed")
     assert admin.post("/v1/lanes/a%2Fb/resume").json()["state"] == "queued"
     assert admin.post("/v1/lanes/nothing/resume").json() is None
 

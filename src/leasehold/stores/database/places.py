@@ -143,7 +143,7 @@ def _record(run: Row, end: Row | None) -> AttemptRecord:
             run["number"], run["worker"], run["started_at"], run["ended_at"], run["outcome"], None
         )
     return AttemptRecord(
-        number=run["number"],
+        attempt=run["number"],
         worker=run["worker"] if run["worker"] is not None else end["actor"],
         started_at=run["started_at"],
         ended_at=end["at"],

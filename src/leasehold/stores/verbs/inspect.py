@@ -226,13 +226,13 @@ class InspectVerbs(Verbs):
             raise JobNotFound(job_id)
         return job_from_row(rows[0])
 
-    def list_jobs(self, filter: Filter = ALL, limit: int = 50, before: str | None = None) -> Page:
-        """Jobs by the order of arrival, newest first; `before` is the last page's `next`. For filters that no index
+    def list_jobs(self, filter: Filter = ALL, limit: int = 50, cursor: str | None = None) -> Page:
+        """Jobs by the order of arrival, newest first; `cursor` is the last page's `next`. For filters that no index
         serves (a queue, a task, a lane; successes among many failures) a page reads a bounded number of rows: it may
         hold fewer jobs than `limit`, or none, and still have a `next`."""
         check_page(limit)
-        after = None if before is None else checked_id(before, "cursor")
-        rows, more = self._database.read(lambda session: _list(session, filter, limit + 1, after))
+        before = None if cursor is None else checked_id(cursor, "cursor")
+        rows, more = self._database.read(lambda session: _list(session, filter, limit + 1, before))
         jobs = [summary_of(row) for row in rows[:limit]]
         return Page(jobs, jobs[-1].id if len(rows) > limit else more)
 
@@ -377,12 +377,12 @@ ROUND_WINDOW = 10_000
 class SearchVerbs(Verbs):
     """Search jobs and their errors."""
 
-    def search_jobs(self, search: Search, limit: int = 50, before: str | None = None) -> SearchPage:
-        """Jobs that match, newest first; `before` is the last page's `next`. The text is searched in at most 10,000 of
+    def search_jobs(self, search: Search, limit: int = 50, cursor: str | None = None) -> SearchPage:
+        """Jobs that match, newest first; `cursor` is the last page's `next`. The text is searched in at most 10,000 of
         the jobs that the other criteria find, and never in sensitive arguments."""
         check_page(limit)
-        after = None if before is None else checked_id(before, "cursor")
-        return self._database.read(lambda session: _search(session, search, limit, after))
+        before = None if cursor is None else checked_id(cursor, "cursor")
+        return self._database.read(lambda session: _search(session, search, limit, before))
 
     def find_failures(self, filter: Filter, limit: int = 1000, before: str | None = None) -> FailedPage:
         """Failed and timed-out jobs, newest first, with the beginning of their errors. The filter names the states."""

@@ -80,18 +80,18 @@ def list_jobs(
         str | None, typer.Option(help="Created before: 2h (ago), or a time.", metavar="TIME")
     ] = None,
     limit: options.Limit = 50,
-    before: Annotated[str | None, typer.Option(help="Older than this job.", metavar="ID")] = None,
+    cursor: Annotated[str | None, typer.Option(help="Older than this job.", metavar="ID")] = None,
     follow: options.Follow = False,
 ) -> None:
     """List jobs, newest first. With --follow, update the list as it changes; piped, print a line for each change."""
     criteria: Criteria = {"queue": queue, "task": task, "lane": lane, "group": group, "tag": tag}
     operations = call.operations
-    cursor = None if before is None else operations.find_id(before)
+    before = None if cursor is None else operations.find_id(cursor)
     between = _between(since, until, operations.now)
 
     def look() -> SearchPage:
         return call.app.search(
-            text=text, state=tuple(state or ()), limit=limit, cursor=cursor, **between, **criteria
+            text=text, state=tuple(state or ()), limit=limit, cursor=before, **between, **criteria
         )
 
     if follow:
@@ -100,7 +100,7 @@ def list_jobs(
     call.show(page.jobs, _columns(page.jobs), empty=f"no matching jobs in {call.label}", ids=True)
     if page.next is not None and not call.as_json:
         found = "there are more" if text is None else f"searched {page.looked:,} jobs; to continue"
-        render.note(f"{found}: --before {page.next}")
+        render.note(f"{found}: --cursor {page.next}")
 
 
 class Between(TypedDict):
@@ -136,7 +136,7 @@ def _columns(jobs: Sequence[Summary]) -> render.Columns[Summary]:
         "task": "task",
         "queue": "queue",
         "lane": "lane",
-        "try" if on_terminal else "attempt": "attempt",
+        "attempt": "attempt",
         "age" if on_terminal else "created": lambda job: (
             _age(job) if on_terminal else render.ago(job.created_at)
         ),
@@ -275,7 +275,7 @@ QUESTIONS: render.Columns[Question] = {
 }
 QUESTION_PROSE = ("question", "answer")
 ATTEMPTS: render.Columns[AttemptRecord] = {
-    "attempt": "number",
+    "attempt": "attempt",
     "outcome": "outcome",
     "started": lambda one: render.moment(one.started_at),
     "took": _took,

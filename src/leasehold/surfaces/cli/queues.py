@@ -63,7 +63,7 @@ add(
     columns={
         "lane": "lane",
         "state": "state",
-        "id": "id",
+        "id": "job_id",
         "task": "task",
         "detail": lambda lane: lane.worker or render.cut(lane.error or lane.reason, 60),
     },

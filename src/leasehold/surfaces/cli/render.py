@@ -253,7 +253,7 @@ def _align(rows: Sequence[Sequence[str]]) -> None:
 # -- tables ------------------------------------------------------------------------------------------------------------
 
 GAP = "  "
-NARROWEST = 8
+NARROWEST = 7
 """The smallest width to which a column is cut."""
 RULE = "─"
 WHOLE = frozenset({"id", "state"})

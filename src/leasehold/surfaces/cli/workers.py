@@ -15,7 +15,7 @@ from leasehold.surfaces.cli.verbs import add
 workers = noun("workers")
 
 
-def _holder(row: LeaseRow) -> str:
+def _worker(row: LeaseRow) -> str:
     worker = row.worker or ""
     return worker if row.stop_requested is None else f"{worker}, {row.stop_requested} requested"
 
@@ -49,7 +49,7 @@ add(
         "task": "task",
         "queue": "queue",
         "attempt": "attempt",
-        "worker": _holder,
+        "worker": _worker,
         "since": lambda row: render.ago(row.started_at),
         "expires": _expiry,
     },
@@ -104,7 +104,7 @@ add(
         "task": "task",
         "attempt": "attempt",
         "started": lambda row: "not yet" if row.started_at is None else render.ago(row.started_at),
-        "watched by": _watcher,
+        "worker": _watcher,
         "at": "site",
     },
     empty="no commands or containers are running",

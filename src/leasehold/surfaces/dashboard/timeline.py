@@ -150,11 +150,11 @@ def _bar(scale: _Scale, place: int, one: AttemptRecord, steps: Sequence[StepReco
     end = one.ended_at or until
     start, stop = scale.at(one.started_at), scale.at(end)
     took = span(max((end - one.started_at).total_seconds(), 0.0))
-    label = f"{one.number} · {one.outcome.replace('_', ' ')} · {took} · {one.worker or 'no worker'}"
+    label = f"{one.attempt} · {one.outcome.replace('_', ' ')} · {took} · {one.worker or 'no worker'}"
     within = [
         Tick(scale.at(step.saved_at), f"step {step.name}")
         for step in steps
-        if step.attempt == one.number and one.started_at <= step.saved_at <= end
+        if step.attempt == one.attempt and one.started_at <= step.saved_at <= end
     ]
     return Bar(
         y=TOP + ROW * place,
@@ -162,7 +162,7 @@ def _bar(scale: _Scale, place: int, one: AttemptRecord, steps: Sequence[StepReco
         width=max(stop - start, 0.25),
         look=_LOOKS.get(one.outcome, "queued"),
         label=label,
-        title=f"Attempt {one.number}, {one.outcome}, {took}, lease held by {one.worker or 'no worker'}",
+        title=f"Attempt {one.attempt}, {one.outcome}, {took}, lease held by {one.worker or 'no worker'}",
         right=start > 55,
         steps=tuple(within[:MOST_TICKS]),
     )
@@ -171,7 +171,7 @@ def _bar(scale: _Scale, place: int, one: AttemptRecord, steps: Sequence[StepReco
 def _gaps(scale: _Scale, shown: Sequence[AttemptRecord]) -> list[Gap]:
     found = []
     for place, (one, other) in enumerate(pairwise(shown)):
-        if one.ended_at is None or one.number == other.number or one.outcome not in _UNCLEAN:
+        if one.ended_at is None or one.attempt == other.attempt or one.outcome not in _UNCLEAN:
             continue
         start, stop = scale.at(one.ended_at), scale.at(other.started_at)
         long = span(max((other.started_at - one.ended_at).total_seconds(), 0.0))
@@ -180,7 +180,7 @@ def _gaps(scale: _Scale, shown: Sequence[AttemptRecord]) -> list[Gap]:
                 TOP + ROW * place,
                 start,
                 max(stop - start, 0.2),
-                f"no lease for {long} after attempt {one.number} was {one.outcome}",
+                f"no lease for {long} after attempt {one.attempt} was {one.outcome}",
             )
         )
     return found
@@ -191,8 +191,8 @@ def _handovers(scale: _Scale, shown: Sequence[AttemptRecord]) -> list[Handover]:
         Handover(
             scale.at(other.started_at),
             TOP + ROW * place,
-            f"attempt {other.number} continues: {one.worker or 'no worker'} → {other.worker or 'no worker'}",
+            f"attempt {other.attempt} continues: {one.worker or 'no worker'} → {other.worker or 'no worker'}",
         )
         for place, (one, other) in enumerate(pairwise(shown))
-        if one.number == other.number
+        if one.attempt == other.attempt
     ]

@@ -167,7 +167,7 @@ def add_bulk(router: APIRouter) -> None:
             caller.check_queue(body.queue)
         request = BulkRequest(
             verb=body.verb,
-            filter=Filter(tuple(body.states), body.queue, body.task, body.lane, body.group, body.tag),
+            filter=Filter(tuple(body.state), body.queue, body.task, body.lane, body.group, body.tag),
             everything=body.everything,
             dry_run=body.dry_run,
             limit=body.limit,

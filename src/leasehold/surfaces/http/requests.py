@@ -103,11 +103,11 @@ class Bulk(Body):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={
-            "examples": [{"verb": "cancel", "task": "add", "states": ["queued"], "dry_run": True}]
+            "examples": [{"verb": "cancel", "task": "add", "state": ["queued"], "dry_run": True}]
         },
     )
     verb: BulkWord
-    states: Annotated[list[State], Field(max_length=20)] = Field(
+    state: Annotated[list[State], Field(max_length=20)] = Field(
         default_factory=list, description="Left out: the states that the verb is meant for."
     )
     queue: Name | None = None

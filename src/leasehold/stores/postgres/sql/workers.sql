@@ -41,7 +41,7 @@ ORDER BY x.placed_at, p.job LIMIT :limit;
 -- name: list_lanes
 -- Lanes that a job holds or blocks, and which job it is. A job that has started and waits in the queue for its next
 -- attempt keeps its lane too, but it is not what people search for here.
-SELECT h.lane, j.id,
+SELECT h.lane, j.id AS job_id,
     CASE WHEN o.state IS NOT NULL THEN CASE o.state WHEN 3 THEN 'failed' ELSE 'timed_out' END
          ELSE CASE p.state WHEN 2 THEN 'waiting' WHEN 3 THEN 'paused' ELSE 'running' END END AS state,
     j.task, coalesce(o.error, t.error) AS error,
