@@ -30,7 +30,7 @@ class Turn(BaseModel):
     lease=3 * settings.HEARTBEAT_SECONDS,
     heartbeat=settings.HEARTBEAT_SECONDS,
     budget={"tokens": settings.TOKEN_LIMIT},
-    budget_for="run",  # the count starts anew when the job is resumed
+    budget_for="attempt",  # the count starts anew when the job is resumed
     on_drain="pause",  # "Job was interrupted by user"
 )
 async def execute_api_in_background_with_tenant(ctx: Context, target_id: str, turns: list[Turn]) -> list[str]:

@@ -122,7 +122,7 @@ def _reported(status: GroupStatus) -> dict[str, Any]:
         "results": [one.result for one in status.results if one.task == "target_queue"],
         "partial": [
             {"job_id": run.id, "pages": [event.data for event in run.emitted]}
-            for run in status.runs
+            for run in status.running
             if run.task == "target_queue"
         ],
         "errors": [

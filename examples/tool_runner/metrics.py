@@ -26,7 +26,7 @@ def queue_metrics() -> dict[str, dict[str, Any]]:
         numbers["runs"] += total.wait.count
         numbers["waited"] += total.wait.seconds
         if total.outcome in ENDS:
-            numbers[total.outcome] += total.runs
+            numbers[total.outcome] += total.attempts
     return {queue: _rates(numbers) for queue, numbers in queues.items()}
 
 

@@ -19,11 +19,11 @@ from leasehold.domain.groups import (
     GroupError,
     GroupPage,
     GroupResult,
-    GroupRun,
     GroupState,
     GroupStatus,
     GroupStop,
     GroupSummary,
+    RunningJob,
 )
 from leasehold.domain.hooks import Notification
 from leasehold.domain.job import Question
@@ -117,7 +117,6 @@ __all__ = [
     "GroupError",
     "GroupPage",
     "GroupResult",
-    "GroupRun",
     "GroupState",
     "GroupStatus",
     "GroupStop",
@@ -172,6 +171,7 @@ __all__ = [
     "Rollup",
     "Run",
     "RunResult",
+    "RunningJob",
     "ScheduleOptions",
     "ScheduleRow",
     "Schedules",

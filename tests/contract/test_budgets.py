@@ -163,44 +163,44 @@ def test_a_running_job_may_be_topped_up_and_a_pause_of_it_withdrawn(store):
 
 # --- a limit for each run -------------------------------------------------------------------------------------------
 
-PER_RUN = Policy(budget={"tokens": 100}, budget_for="run", on_breach="pause")
+PER_ATTEMPT = Policy(budget={"tokens": 100}, budget_for="attempt", on_breach="pause")
 
 
 def test_a_limit_for_each_run_counts_what_this_run_has_spent_and_the_ledger_keeps_all(store):
-    grant = run(store, policy=PER_RUN)
+    grant = run(store, policy=PER_ATTEMPT)
     reported = store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 90), Spend("a", "pages", 1)])
     assert reported == [
-        BudgetLine("run", grant.id, "pages", None, 1),
-        BudgetLine("run", grant.id, "tokens", 100, 90),
+        BudgetLine("attempt", grant.id, "pages", None, 1),
+        BudgetLine("attempt", grant.id, "tokens", 100, 90),
     ]
     end(store, grant, HandedBack())
     again = granted(store.claim_by_id(grant.id, OWNER))
-    assert lines(store, grant.id) == {("run", "tokens"): (100, 0), ("run", "pages"): (None, 0)}
-    # A key counts once in the life of the job: what an earlier run has paid for is not this run's.
+    assert lines(store, grant.id) == {("attempt", "tokens"): (100, 0), ("attempt", "pages"): (None, 0)}
+    # A key counts once in the life of the job: what an earlier attempt has paid for is not this attempt's.
     store.spend(grant.id, again.token, 2, [Spend("a", "tokens", 90), Spend("b", "tokens", 60)])
-    assert lines(store, grant.id)["run", "tokens"] == (100, 60)
-    assert store.budget(grant.id, 1)[-1] == BudgetLine("run", grant.id, "tokens", 100, 90)
+    assert lines(store, grant.id)["attempt", "tokens"] == (100, 60)
+    assert store.budget(grant.id, 1)[-1] == BudgetLine("attempt", grant.id, "tokens", 100, 90)
     # A run that has lost its lease pays for itself, not for its successor.
     store.spend(grant.id, grant.token, 1, [Spend("late", "tokens", 500)])
-    assert lines(store, grant.id)["run", "tokens"] == (100, 60)
+    assert lines(store, grant.id)["attempt", "tokens"] == (100, 60)
     assert sum(row.amount for row in store.spending(grant.id) if row.unit == "tokens") == 650
 
 
 def test_a_breach_of_an_earlier_run_is_no_reason_not_to_resume(store):
-    grant = run(store, policy=PER_RUN)
+    grant = run(store, policy=PER_ATTEMPT)
     store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 101)])
     job = end(store, grant, Breached("over"))
     assert job.state is State.PAUSED
-    assert lines(store, job.id) == {("run", "tokens"): (100, 101)}
+    assert lines(store, job.id) == {("attempt", "tokens"): (100, 101)}
     assert store.resume(job.id).state is State.QUEUED
     again = granted(store.claim_by_id(job.id, OWNER))
-    assert lines(store, job.id) == {("run", "tokens"): (100, 0)}
+    assert lines(store, job.id) == {("attempt", "tokens"): (100, 0)}
     assert again.attempt == 2
 
 
 def test_the_budget_of_its_group_counts_all_runs_of_a_job_with_a_limit_for_each(store):
     store.set_group_budget("g", {"tokens": 150})
-    grant = run(store, policy=PER_RUN, group="g")
+    grant = run(store, policy=PER_ATTEMPT, group="g")
     store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 151)])
     job = end(store, grant, Breached("over"))
     with pytest.raises(InvalidState, match="group 'g'"):
@@ -208,21 +208,21 @@ def test_the_budget_of_its_group_counts_all_runs_of_a_job_with_a_limit_for_each(
 
 
 def test_a_top_up_raises_the_limit_of_every_run_from_then_on(store):
-    grant = run(store, policy=PER_RUN)
+    grant = run(store, policy=PER_ATTEMPT)
     store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 120)])
-    assert store.top_up(grant.id, {"tokens": 50}) == [BudgetLine("run", grant.id, "tokens", 150, 120)]
+    assert store.top_up(grant.id, {"tokens": 50}) == [BudgetLine("attempt", grant.id, "tokens", 150, 120)]
     end(store, grant, HandedBack())
     granted(store.claim_by_id(grant.id, OWNER))
-    assert lines(store, grant.id) == {("run", "tokens"): (150, 0)}
+    assert lines(store, grant.id) == {("attempt", "tokens"): (150, 0)}
 
 
 def test_an_adopted_run_counts_on(store, clock):
-    job = orphan(store, clock, policy=PER_RUN)
+    job = orphan(store, clock, policy=PER_ATTEMPT)
     store.spend(job.id, 1, 1, [Spend("a", "tokens", 90)])
     (adopted,) = store.adopt("worker-2", [SITE])
     assert adopted.attempt == 1
     store.spend(job.id, adopted.token, adopted.attempt, [Spend("b", "tokens", 20)])
-    assert lines(store, job.id) == {("run", "tokens"): (100, 110)}
+    assert lines(store, job.id) == {("attempt", "tokens"): (100, 110)}
 
 
 def test_what_cannot_be_topped_up_changes_nothing(store, clock):

@@ -155,14 +155,14 @@ def test_budgets_are_listed_a_page_at_a_time(store: JobStore):
 
 
 def test_a_limit_for_each_run_is_listed_with_what_the_latest_has_spent(store: JobStore, clock):
-    policy = Policy(budget={"tokens": 100}, budget_for="run", backoff=0.0)
+    policy = Policy(budget={"tokens": 100}, budget_for="attempt", backoff=0.0)
     grant = run(store, policy=policy)
     store.spend(grant.id, grant.token, 1, [Spend("a", "tokens", 90)])
     end(store, grant, Failure("no"))
     clock.advance(600)
     (again,) = store.claim(OWNER, ["default"], 1)
     (row,) = store.list_budgets().budgets
-    assert (row.scope, row.limit, row.spent) == ("run", 100, 0)
+    assert (row.scope, row.limit, row.spent) == ("attempt", 100, 0)
     store.spend(again.id, again.token, 2, [Spend("b", "tokens", 30)])
     (row,) = store.list_budgets().budgets
     assert (row.spent, row.left) == (30, 70)

@@ -48,10 +48,10 @@ def test_what_several_workers_add_is_the_sum(store, backend, clock):
     other.add_rollups([rollup(runs=2, bucket=12, seconds=20000.0)])
     store.add_rollups([rollup(runs=1, bucket=2, seconds=0.5)])
     failed, succeeded = store.totals()
-    assert (failed.outcome, failed.runs) == ("failed", 1)
-    assert succeeded.runs == 6
-    assert succeeded.wait.buckets == succeeded.run.buckets == (0, 0, 4, *[0] * 9, 2)
-    assert succeeded.wait.seconds == succeeded.run.seconds == 20000.75
+    assert (failed.outcome, failed.attempts) == ("failed", 1)
+    assert succeeded.attempts == 6
+    assert succeeded.wait.buckets == succeeded.duration.buckets == (0, 0, 4, *[0] * 9, 2)
+    assert succeeded.wait.seconds == succeeded.duration.seconds == 20000.75
     assert succeeded.wait.count == 6
     assert succeeded.minute is None
 
@@ -69,10 +69,10 @@ def test_minutes_are_those_of_the_databases_clock_and_go_while_totals_stay(store
         clock.advance(40)
     minutes = store.list_rollups(3600)
     assert [(one.minute - began).total_seconds() for one in minutes if one.task == "work"] == [0.0, 60.0]
-    assert [one.runs for one in minutes if one.task == "work"] == [2, 1]
+    assert [one.attempts for one in minutes if one.task == "work"] == [2, 1]
     assert {one.task for one in store.list_rollups(3600, queue="slow")} == {"mail"}
     assert {one.queue for one in store.list_rollups(3600, task="work")} == {"default"}
-    assert [one.runs for one in store.list_rollups(65, task="work")] == [1]
+    assert [one.attempts for one in store.list_rollups(65, task="work")] == [1]
     store.prune_rollups()
     assert len(store.list_rollups(3600)) == 4
     before = store.totals()
@@ -80,7 +80,7 @@ def test_minutes_are_those_of_the_databases_clock_and_go_while_totals_stay(store
     store.prune_rollups()
     assert store.list_rollups(1e6) == []
     assert store.totals() == before
-    assert [one.runs for one in before] == [3, 3]
+    assert [one.attempts for one in before] == [3, 3]
 
 
 @pytest.mark.parametrize("many", ["tasks", "queues"])
@@ -95,12 +95,12 @@ def test_beyond_a_number_of_pairs_the_rest_is_one_and_nothing_is_lost(store, bac
     totals = store.totals()
     pairs = {(one.queue, one.task) for one in totals}
     assert len(pairs) <= MOST_PAIRS
-    assert sum(one.runs for one in totals) == 400
+    assert sum(one.attempts for one in totals) == 400
     assert (("default", OTHER) if many == "tasks" else (OTHER, OTHER)) in pairs
     # Whoever was told apart stays so.
     store.add_rollups([rollup(*reversed(names(0))), rollup(*reversed(names(399)))])
     assert {(one.queue, one.task) for one in store.totals()} == pairs
-    assert [one.runs for one in store.totals() if (one.queue, one.task) == names(0)] == [2]
+    assert [one.attempts for one in store.totals() if (one.queue, one.task) == names(0)] == [2]
 
 
 def test_workers_that_bring_new_pairs_at_the_same_time_keep_to_the_number(store, backend, clock):
@@ -121,7 +121,7 @@ def test_workers_that_bring_new_pairs_at_the_same_time_keep_to_the_number(store,
         thread.join()
     totals = store.totals()
     assert len({(one.queue, one.task) for one in totals}) == told_apart + 1
-    assert {one.task: one.runs for one in totals}[OTHER] == 15
+    assert {one.task: one.attempts for one in totals}[OTHER] == 15
 
 
 class _Trouble:
@@ -145,7 +145,7 @@ def test_it_raises_only_if_nothing_was_written(store, committed):
         with pytest.raises(DatabaseUnreachable):
             store.add_rollups([rollup()])
     store._database = real
-    assert sum(one.runs for one in store.totals()) == committed
+    assert sum(one.attempts for one in store.totals()) == committed
 
 
 # --- what a grant knows of its wait ---------------------------------------------------------------------------------

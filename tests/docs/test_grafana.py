@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 import pytest
 
-from leasehold.domain.metrics import Histogram, LeaseAge, Metrics, ReadyAge, Rollup, RunOutcome, SlotUse
+from leasehold.domain.metrics import Histogram, LeaseAge, Metrics, OutcomeLabel, ReadyAge, Rollup, SlotUse
 from leasehold.domain.records import QueueCount
 from leasehold.domain.states import State
 from leasehold.surfaces.prometheus import text_of
@@ -40,7 +40,7 @@ SAMPLES = {
 }
 """Labels by the name of the sample."""
 VALUES = {
-    "outcome": set(get_args(RunOutcome)),
+    "outcome": set(get_args(OutcomeLabel)),
     "state": {state.value for state in State} | {"serving", "draining"},
 }
 

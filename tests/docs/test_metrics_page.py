@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-from leasehold.domain.metrics import KEPT_MINUTES, MOST_PAIRS, SPARE, Metrics, RunOutcome
+from leasehold.domain.metrics import KEPT_MINUTES, MOST_PAIRS, SPARE, Metrics, OutcomeLabel
 from leasehold.surfaces.prometheus import text_of
 from tests.docs.pages import DOCS
 
@@ -21,7 +21,7 @@ def test_every_metric_is_named_and_no_other():
 
 
 def test_every_outcome_is_explained():
-    for outcome in get_args(RunOutcome):
+    for outcome in get_args(OutcomeLabel):
         assert f"`{outcome}`" in PAGE
 
 

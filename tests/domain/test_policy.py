@@ -70,7 +70,7 @@ def test_every_field_is_read_and_looked_at_before(name):
         "on_stall": "stop",
         "result": "file",
     }
-    words = {"on_lost": "fail", "on_failure": "skip", "on_breach": "allow", "budget_for": "run"}
+    words = {"on_lost": "fail", "on_failure": "skip", "on_breach": "allow", "budget_for": "attempt"}
     default = getattr(DEFAULT_POLICY, name)
     value = good.get(name, words.get(name, not default if isinstance(default, bool) else 7))
     read = getattr(Policy.load(json.dumps({name: value})), name)

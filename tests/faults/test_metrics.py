@@ -12,7 +12,7 @@ from tests.faults.harness import Fleet, Place, wait_for
 def counted(place: Place) -> Counter[str]:
     found: Counter[str] = Counter()
     for one in place.app.metrics().totals:
-        found[one.outcome] += one.runs
+        found[one.outcome] += one.attempts
     return found
 
 

@@ -327,17 +327,17 @@ def test_a_partial_status_tells_how_far_the_runs_are_and_what_they_have_emitted(
     notify(store, first, 3, "page", '"b"')
     notify(store, other, 1, "page", '"c"')
     status = group.status(partial=True)
-    assert [run.id for run in status.runs] == [first.id, second.id]
-    reported, silent = status.runs
+    assert [run.id for run in status.running] == [first.id, second.id]
+    reported, silent = status.running
     assert (reported.task, reported.attempt, str(reported.progress)) == ("work", 1, "1 of 4: a")
     assert [(event.kind, event.data) for event in reported.emitted] == [("page", "a"), ("page", "b")]
     assert (silent.progress, silent.emitted) == (None, ())
     plain = group.status()
-    assert (plain.runs, plain.noted) == ((), 0)
+    assert (plain.running, plain.noted) == ((), 0)
     assert plain.version == status.version, "what runs tell does not move it"
-    assert group.status(partial=True, tasks=["verify"]).runs == ()
+    assert group.status(partial=True, tasks=["verify"]).running == ()
     store.settle([Ending(first.id, first.token, Success("1"))])
-    assert [run.id for run in group.status(partial=True).runs] == [second.id]
+    assert [run.id for run in group.status(partial=True).running] == [second.id]
     with pytest.raises(InvalidInput, match="partial=True"):
         group.status(noted=1)
 
@@ -351,7 +351,7 @@ def test_partial_results_are_the_latest_up_to_the_cap_over_all_runs(app: Leaseho
     for grant in grants:
         for place in range(1, 6):
             notify(store, grant, place, "page", str(place))
-    runs = app.group("g").status(partial=True).runs
+    runs = app.group("g").status(partial=True).running
     assert [[event.data for event in run.emitted] for run in runs] == [[3, 4, 5], [3, 4, 5]]
 
 
@@ -366,13 +366,13 @@ def test_what_runs_tell_ends_the_wait_of_those_who_asked_for_it(app: Leasehold):
         wait_for(lambda: waiters(app) == 2, "nobody waits")
         notify(store, grant, 1, "progress", '{"done": 1, "total": 4, "note": ""}')
         status = waiting.result(20)
-        assert (status.changed, status.version, str(status.runs[0].progress)) == (True, 1, "1 of 4")
+        assert (status.changed, status.version, str(status.running[0].progress)) == (True, 1, "1 of 4")
         assert not plain.done(), "versions have not moved"
         in_vain = group.status(0.05, 1, partial=True, noted=status.noted)
         assert (in_vain.changed, in_vain.noted) == (False, status.noted)
         notify(store, grant, 2, "page", '"a"')
         again = group.status(LONG, 1, partial=True, noted=status.noted)
-        assert (again.changed, again.runs[0].emitted[0].data) == (True, "a")
+        assert (again.changed, again.running[0].emitted[0].data) == (True, "a")
         end_one_of(store, grant)
         assert plain.result(20).changed
 

@@ -178,12 +178,12 @@ def test_amounts_are_whole_numbers_and_nothing_else_is_taken(app, amount):
 
 
 @pytest.mark.parametrize("colour", ["async", "plain"])
-def test_a_budget_for_each_run_begins_anew_with_each(app, colour):
+def test_a_budget_for_each_attempt_begins_anew_with_each(app, colour):
     seen = []
     settings = {
         "name": "work",
         "budget": {"tokens": 100},
-        "budget_for": "run",
+        "budget_for": "attempt",
         "on_breach": "pause",
         "retry": Retry(backoff=0),
     }
@@ -212,8 +212,8 @@ def test_a_budget_for_each_run_begins_anew_with_each(app, colour):
     burst(app)
     assert seen == [(100, 0), (20, 80)] * 2
     assert (job.refresh().state, job.attempt) == (State.PAUSED, 2)
-    assert "110 tokens are spent, the budget of a run is 100; the next run begins at 0" in job.error
-    assert job.budget() == [BudgetLine("run", job.id, "tokens", 100, 110)]
+    assert "110 tokens are spent, the budget of an attempt is 100; the next attempt begins at 0" in job.error
+    assert job.budget() == [BudgetLine("attempt", job.id, "tokens", 100, 110)]
     assert sum(row.amount for row in job.spending()) == 190
     assert [hold.cause for hold in job.explain()] == ["resting"]
     assert job.resume().state is State.QUEUED
@@ -222,8 +222,8 @@ def test_a_budget_for_each_run_begins_anew_with_each(app, colour):
 
 
 def test_whom_a_budget_is_for_is_one_of_two(app):
-    with pytest.raises(InvalidTask, match="budget_for: 'attempt' is not known; use 'job' or 'run'"):
-        app.task(name="wrong", budget={"tokens": 1}, budget_for="attempt")(lambda: None)
+    with pytest.raises(InvalidTask, match="budget_for: 'run' is not known; use 'job' or 'attempt'"):
+        app.task(name="wrong", budget={"tokens": 1}, budget_for="run")(lambda: None)
 
 
 def test_a_call_may_bring_its_own_budget(app):

@@ -60,7 +60,11 @@ def test_hostile_names_are_labels_and_nothing_else(queue: str, task: str, slot: 
 
 NAMED = {
     "leasehold_attempts_total",
-    *(f"leasehold_{what}_seconds_{part}" for what in ("wait", "run") for part in ("bucket", "sum", "count")),
+    *(
+        f"leasehold_{what}_seconds_{part}"
+        for what in ("wait", "attempt")
+        for part in ("bucket", "sum", "count")
+    ),
     "leasehold_jobs",
     "leasehold_oldest_ready_seconds",
     "leasehold_oldest_lease_seconds",
@@ -80,12 +84,12 @@ def test_histograms_are_added_up_from_the_left_over_all_outcomes():
     assert list(waits.values()) == [2, 2, *[6] * (len(BOUNDS) - 2), 14]
     assert found["leasehold_wait_seconds_count"][0][1] == 14
     assert found["leasehold_wait_seconds_sum"][0][1] == 40_002.5
-    assert found["leasehold_run_seconds_count"][0][1] == 7
+    assert found["leasehold_attempt_seconds_count"][0][1] == 7
 
 
 def test_a_store_without_jobs_tells_its_families_all_the_same():
     text = text_of(Metrics([], [], [], [], [], 0, 0, 0, 0))
     types = {family.name: family.type for family in text_string_to_metric_families(text)}
     assert types["leasehold_attempts"] == "counter"
-    assert types["leasehold_wait_seconds"] == types["leasehold_run_seconds"] == "histogram"
+    assert types["leasehold_wait_seconds"] == types["leasehold_attempt_seconds"] == "histogram"
     assert read(text)["leasehold_workers"] == [({"state": "serving"}, 0), ({"state": "draining"}, 0)]

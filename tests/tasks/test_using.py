@@ -39,7 +39,7 @@ IN_THE_ROW: dict[str, tuple[Any, Any, Any]] = {
     "on_lost": ("fail", lambda row: row.policy.on_lost, "fail"),
     "count_lost": (True, lambda row: row.policy.count_lost, True),
     "budget": ({"tokens": 5}, lambda row: row.policy.budget, {"tokens": 5}),
-    "budget_for": ("run", lambda row: row.policy.budget_for, "run"),
+    "budget_for": ("attempt", lambda row: row.policy.budget_for, "attempt"),
     "on_breach": ("pause", lambda row: row.policy.on_breach, "pause"),
     "unique": ("{n}", lambda row: row.unique_key, "1"),
     "tags": (("x",), lambda row: row.tags, ("x",)),

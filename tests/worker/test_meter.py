@@ -24,7 +24,7 @@ from tests.workers import burst, until
 
 def counted(view: Leasehold) -> Counter[tuple[str, str]]:
     """By kind and outcome."""
-    return Counter({(one.task, one.outcome): one.runs for one in view.metrics().totals})
+    return Counter({(one.task, one.outcome): one.attempts for one in view.metrics().totals})
 
 
 @pytest.fixture
@@ -92,11 +92,11 @@ def test_a_burst_with_known_ends_gives_exact_counters(app: Leasehold):
         ("ends", "waiting"): 1,
     }
     for one in app.metrics().totals:
-        assert one.wait.count == one.run.count == one.runs, one
+        assert one.wait.count == one.duration.count == one.attempts, one
     slow = next(one for one in app.metrics().totals if one.task == "slow")
-    assert slow.run.seconds >= 0.05
+    assert slow.duration.seconds >= 0.05
     rollups = app.__internals__.operations.rollups(60)
-    assert sum(one.runs for one in rollups) == 20
+    assert sum(one.attempts for one in rollups) == 20
     assert {one.task for one in app.__internals__.operations.rollups(60, task="bad")} == {"bad"}
 
 
@@ -109,7 +109,7 @@ def test_two_workers_add_up(app: Leasehold):
 
     for expected in (1, 2):
         asyncio.run(both())
-        runs = {(one.queue, one.outcome): one.runs for one in app.metrics().totals}
+        runs = {(one.queue, one.outcome): one.attempts for one in app.metrics().totals}
         assert runs == {("a", "succeeded"): 2 * expected, ("b", "succeeded"): expected}
 
 
@@ -194,7 +194,7 @@ def test_what_the_database_does_not_take_is_kept_and_written_once(app: Leasehold
 def test_what_was_taken_and_put_back_is_what_it_was():
     tally, again = Tally(), Tally()
     times = Times(2)
-    times.waits, times.runs = [2.0, 0.01, 1e6, 0.001], [1.0, 2.0]
+    times.waits, times.durations = [2.0, 0.01, 1e6, 0.001], [1.0, 2.0]
     tally.add("acme", "default", "good", "succeeded", times)
     taken = tally.taken()
     again.put_back("acme", taken["acme"])
@@ -253,7 +253,7 @@ def test_a_loss_is_counted_once_by_who_finds_it(clocked: tuple[Leasehold, Manual
     clock.advance(10)
     assert len(app.sweep(wait=0)) == 2
     assert counted(app) == {("work", "lost"): 1, ("last", "failed"): 1}
-    assert {one.run.count for one in app.metrics().totals} == {0}
+    assert {one.duration.count for one in app.metrics().totals} == {0}
 
 
 def test_a_loss_counts_for_the_tenant_whose_job_it_was(clocked: tuple[Leasehold, ManualClock]):
@@ -282,7 +282,7 @@ def test_a_worker_keeps_a_bounded_number_of_labels_between_two_beats():
         tally.add(None, f"queue {n % 500}", f"kind {n}", "succeeded", Times(1))
     rollups = tally.taken()[None]
     assert len({(one.queue, one.task) for one in rollups}) <= MOST_PAIRS
-    assert sum(one.runs for one in rollups) == 1000
+    assert sum(one.attempts for one in rollups) == 1000
 
 
 def test_a_look_at_an_empty_store_is_empty(app: Leasehold):

@@ -14,7 +14,7 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen, shown
 from leasehold.domain.policy import OnBreach, Policy
 
-BudgetScope = Literal["job", "run", "group"]
+BudgetScope = Literal["job", "attempt", "group"]
 BudgetOwner = Literal["job", "group"]
 
 LARGEST_AMOUNT = 10**15
@@ -45,7 +45,7 @@ class Spending:
 
 @frozen
 class BudgetLine:
-    """Limit and spending in one unit, of a job, of its present attempt (`budget_for="run"`), or of its group."""
+    """Limit and spending in one unit, of a job, of its present attempt (`budget_for="attempt"`), or of its group."""
 
     scope: BudgetScope
     name: str
@@ -67,7 +67,7 @@ class BudgetLine:
 
     def describe(self) -> str:
         """Format the line as a sentence for people."""
-        whose = {"job": "its", "run": "its run's"}.get(self.scope, f"group {self.name!r}'s")
+        whose = {"job": "its", "attempt": "its attempt's"}.get(self.scope, f"group {self.name!r}'s")
         return f"{self.spent:,} of {whose} {self.limit or 0:,} {self.unit} are spent"
 
 
@@ -123,10 +123,10 @@ def lines_of(
     policy: Policy,
     group: str | None,
     rows: Iterable[Mapping[str, Any]],
-    of_run: Mapping[str, int] | None = None,
+    of_attempt: Mapping[str, int] | None = None,
 ) -> list[BudgetLine]:
     """Return the lines of a job and its group. A limit stored in a row was set later than the task's and wins.
-    `of_run` is what the present attempt has spent, if the limits are per attempt."""
+    `of_attempt` is what the present attempt has spent, if the limits are per attempt."""
     found = {(row["scope"], row["unit"]): row for row in rows}
     given = policy.budget or {}
     units = [("job", unit) for unit in given]
@@ -135,10 +135,10 @@ def lines_of(
         row = found.get((scope, unit), {"lim": None, "spent": 0})
         if scope == "job":
             limit = given.get(unit) if row["lim"] is None else row["lim"]
-            if of_run is None:
+            if of_attempt is None:
                 lines.append(BudgetLine("job", job_id, unit, limit, row["spent"]))
             else:
-                lines.append(BudgetLine("run", job_id, unit, limit, of_run.get(unit, 0)))
+                lines.append(BudgetLine("attempt", job_id, unit, limit, of_attempt.get(unit, 0)))
         else:
             lines.append(BudgetLine("group", group or "", unit, row["lim"], row["spent"]))
     return lines

@@ -389,7 +389,7 @@ class OverBudget(JobError):
         top_up = f"raise it with job.top_up({unit}=…), or `leasehold limits top-up {job_id} {unit}=…`"
         whose, remedy = {
             "job": ("its budget", top_up),
-            "run": ("the budget of a run", f"the next run begins at 0; {top_up}"),
+            "attempt": ("the budget of an attempt", f"the next attempt begins at 0; {top_up}"),
         }.get(scope, (f"the budget of group {name!r}", f"raise the group's limit for {unit}"))
         super().__init__(job_id, f"over budget: {spent:,} {unit} are spent, {whose} is {limit:,}; {remedy}")
 

@@ -39,7 +39,7 @@ OTHER = "other"
 KEPT_MINUTES = 48 * 60
 """For how many minutes rows by minute are kept."""
 
-RunOutcome = Literal[
+OutcomeLabel = Literal[
     "succeeded",
     "failed",
     "timed_out",
@@ -55,7 +55,7 @@ RunOutcome = Literal[
 ]
 """What one attempt led to. The first six are states that the job reached; after the others the job goes on."""
 
-_ENDS: dict[State, RunOutcome] = {
+_ENDS: dict[State, OutcomeLabel] = {
     State.SUCCEEDED: "succeeded",
     State.FAILED: "failed",
     State.TIMED_OUT: "timed_out",
@@ -63,7 +63,7 @@ _ENDS: dict[State, RunOutcome] = {
     State.PAUSED: "paused",
     State.WAITING: "waiting",
 }
-_GOES_ON: dict[type[Outcome], RunOutcome] = {
+_GOES_ON: dict[type[Outcome], OutcomeLabel] = {
     Failure: "retried",
     AttemptTimedOut: "retried",
     Crashed: "crashed",
@@ -81,7 +81,7 @@ _GOES_ON: dict[type[Outcome], RunOutcome] = {
 }
 
 
-def run_outcome(outcome: type[Outcome], state: State | None) -> RunOutcome:
+def outcome_label(outcome: type[Outcome], state: State | None) -> OutcomeLabel:
     """Map the attempt's end and the job's state to a label. No state: an earlier try was stored, its reply lost."""
     return (_ENDS.get(state) if state is not None else None) or _GOES_ON[outcome]
 
@@ -130,17 +130,20 @@ class Rollup:
     queue: str
     task: str
     outcome: str
-    runs: int
+    attempts: int
     wait: Histogram = Histogram()
     """Seconds from due to start. Counts attempts that started, not adopted ones."""
-    run: Histogram = Histogram()
+    duration: Histogram = Histogram()
     """Seconds from the start to the end of the handler. Counts attempts whose end was seen: not lost ones."""
     minute: datetime | None = None
     """The minute in which they were recorded, by the database's clock; None: all time."""
 
     def __add__(self, other: Rollup) -> Rollup:
         return replace(
-            self, runs=self.runs + other.runs, wait=self.wait + other.wait, run=self.run + other.run
+            self,
+            attempts=self.attempts + other.attempts,
+            wait=self.wait + other.wait,
+            duration=self.duration + other.duration,
         )
 
 
@@ -158,11 +161,11 @@ def bounded(rollups: Iterable[Rollup], labels: Labels) -> list[Rollup]:
 class Times:
     """Times of attempts with the same outcome: how long they took, and how long their jobs had waited."""
 
-    __slots__ = ("runs", "unseen", "waits")
+    __slots__ = ("durations", "unseen", "waits")
 
     def __init__(self, unseen: int = 0) -> None:
         self.waits: list[float] = []
-        self.runs: list[float] = []
+        self.durations: list[float] = []
         self.unseen = unseen
         """Further attempts whose times are unknown."""
 
@@ -199,10 +202,10 @@ class Tally:
         if before is None:
             self._times[key] = times
             return
-        before.runs += times.runs
+        before.durations += times.durations
         before.waits += times.waits
         before.unseen += times.unseen
-        if len(before.runs) > MOST_SINGLE_TIMES:
+        if len(before.durations) > MOST_SINGLE_TIMES:
             self._roll_up(key, self._times.pop(key))
 
     def taken(self) -> Mapping[Whose, list[Rollup]]:
@@ -227,9 +230,9 @@ class Tally:
 
     def _roll_up(self, key: _Key, times: Times) -> None:
         _, queue, task, outcome = key
-        runs = len(times.runs) + times.unseen
-        wait, run = histogram_of(times.waits), histogram_of(times.runs)
-        self._merge(key, Rollup(queue, task, outcome, runs, wait, run))
+        attempts = len(times.durations) + times.unseen
+        wait, duration = histogram_of(times.waits), histogram_of(times.durations)
+        self._merge(key, Rollup(queue, task, outcome, attempts, wait, duration))
 
     def _merge(self, key: _Key, one: Rollup) -> None:
         before = self._rollups.get(key)

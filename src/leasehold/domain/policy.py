@@ -13,7 +13,7 @@ from leasehold.domain.frozen import frozen
 OnLost = Literal["retry", "fail", "adopt"]
 OnFailure = Literal["halt", "skip"]
 OnBreach = Literal["fail", "pause", "allow"]
-BudgetFor = Literal["job", "run"]
+BudgetFor = Literal["job", "attempt"]
 OnDrain = Literal["requeue", "pause"]
 OnStall = Literal["report", "pause", "stop"]
 KeepResult = Literal["row", "file"]

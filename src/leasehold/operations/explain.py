@@ -82,7 +82,7 @@ def _over_budget(store: JobStore, job: Job) -> list[Hold]:
             else f"raise it with app.group({line.name!r}).budget({line.unit}=…), then resume it",
         )
         for line in store.budget(job.id)
-        if line.exhausted and line.scope != "run"  # the budget of its next run begins at 0
+        if line.exhausted and line.scope != "attempt"  # the budget of its next attempt begins at 0
     ]
 
 

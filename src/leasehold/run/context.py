@@ -207,12 +207,13 @@ class RunFacts(Reports):
         return self._run.open_steps().saved
 
     def left(self, unit: str) -> int | None:
-        """What the job (with `budget_for="run"`, this attempt) may still spend of this unit: the smaller rest of its
-        own budget and its group's, never below 0; None without a limit. The group's other jobs may spend meanwhile."""
+        """What the job (with `budget_for="attempt"`, this attempt) may still spend of this unit: the smaller rest of
+        its own budget and its group's, never below 0; None without a limit. The group's other jobs may spend
+        meanwhile."""
         return self._spending().left(unit)
 
     def spent(self, unit: str) -> int:
-        """What the job has spent of this unit, in all its attempts; with `budget_for="run"`, in this one."""
+        """What the job has spent of this unit, in all its attempts; with `budget_for="attempt"`, in this one."""
         return self._spending().spent(unit)
 
     def _spending(self) -> RunSpending:

@@ -23,7 +23,7 @@ def _lines(metrics: Metrics) -> Iterator[str]:
         "counter",
         "Attempts that have ended, by outcome.",
         (
-            ((*_pair(one.queue, one.task), ("outcome", one.outcome)), one.runs)
+            ((*_pair(one.queue, one.task), ("outcome", one.outcome)), one.attempts)
             for one in metrics.totals
         ),
     )  # fmt: skip
@@ -31,8 +31,8 @@ def _lines(metrics: Metrics) -> Iterator[str]:
     yield from _histograms(
         "leasehold_wait_seconds", "Seconds from when a job was due until its attempt began.", waits
     )
-    times = _by_pair((one.queue, one.task, one.run) for one in metrics.totals)
-    yield from _histograms("leasehold_run_seconds", "Seconds that attempts took.", times)
+    times = _by_pair((one.queue, one.task, one.duration) for one in metrics.totals)
+    yield from _histograms("leasehold_attempt_seconds", "Seconds that attempts took.", times)
     yield from _family(
         "leasehold_jobs",
         "gauge",

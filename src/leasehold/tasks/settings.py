@@ -170,7 +170,7 @@ class TaskSettings:
     """What happens when the job spends more than its budget, or its group's: "fail", "pause", or "allow", which only
     shows it in `ctx.left`."""
     budget_for: BudgetFor = "job"
-    """Whether `budget` is for all attempts of a job together ("job") or for each attempt ("run")."""
+    """Whether `budget` is for all attempts of a job together ("job") or for each attempt ("attempt")."""
     on_stall: OnStall = "report"
     """What happens to a stalled job besides the report: nothing, "pause", or "stop", a failure that may be
     retried."""

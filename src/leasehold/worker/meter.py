@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Grant, Job
-from leasehold.domain.metrics import Tally, Times, run_outcome
+from leasehold.domain.metrics import Tally, Times, outcome_label
 from leasehold.domain.outcome import Lost, Outcome, Success
 from leasehold.domain.records import Reaped
 from leasehold.run.attempt import Attempt
@@ -51,7 +51,7 @@ class Meter:
                 if attempt in fenced:
                     continue
                 job = decided.get(grant.id) if decided else None
-                some = found.setdefault(run_outcome(type(outcome), job.state if job else None), {})
+                some = found.setdefault(outcome_label(type(outcome), job.state if job else None), {})
             whose = TENANT_QUEUE_TASK(grant)
             times = some.get(whose)
             if times is None:
@@ -63,7 +63,7 @@ class Meter:
                 else:
                     # Adopted: it has run before.
                     started_at -= grant.execution_age or 0.0
-                times.runs.append(attempt.settled_at - started_at)
+                times.durations.append(attempt.settled_at - started_at)
             else:
                 times.unseen += 1
         with self._lock:
@@ -75,7 +75,7 @@ class Meter:
         """Count lost attempts. How long they waited and ran is not known here."""
         with self._lock:
             for lost in losses:
-                outcome = run_outcome(Lost, lost.state)
+                outcome = outcome_label(Lost, lost.state)
                 self._tally.add(lost.tenant, lost.queue, lost.task, outcome, Times(1))
 
     def flush(self) -> None:

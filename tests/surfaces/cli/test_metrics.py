@@ -19,7 +19,7 @@ def test_metrics_are_told_as_text_and_as_json(here, app: Leasehold):
     assert found["leasehold_jobs"] == [({**pair, "state": "queued"}, 1)]
     reported = here("workers", "metrics", "--json").json
     (total,) = reported["totals"]
-    assert (total["task"], total["outcome"], total["runs"]) == ("work", "succeeded", 1)
+    assert (total["task"], total["outcome"], total["attempts"]) == ("work", "succeeded", 1)
     assert sum(total["wait"]["buckets"]) == 1
     assert reported["jobs"] == [{"queue": "default", "task": "work", "state": "queued", "jobs": 1}]
 

@@ -130,7 +130,7 @@ def test_quantiles_lie_in_their_buckets():
     assert overview.quantile(histogram_of([1e9]), 0.5) == 14400
 
 
-def test_minutes_without_runs_are_there_too():
+def test_minutes_without_attempts_are_there_too():
     rollups = [
         Rollup("q", "k", "succeeded", 4, minute=NOW - timedelta(minutes=2)),
         Rollup("q", "k", "timed_out", 1, minute=NOW - timedelta(minutes=2)),
@@ -144,14 +144,14 @@ def test_minutes_without_runs_are_there_too():
         (0, 0, 0),
         (0, 0, 2),
     ]
-    chart = json.loads(overview.runs_chart(minutes))
+    chart = json.loads(overview.attempts_chart(minutes))
     assert [len(line) for line in chart["data"]] == [5, 5, 5, 5]
 
 
 @pytest.mark.parametrize(("first", "drawn"), [(None, 4), (0, 10), (4, 7), (8, 4)])
-def test_a_chart_begins_just_before_the_first_run_but_is_never_too_short(first: int | None, drawn: int):
+def test_a_chart_begins_just_before_the_first_attempt_but_is_never_too_short(first: int | None, drawn: int):
     minutes = [
         overview.Minute(NOW + timedelta(minutes=n), int(n == first), 0, 0, None, None) for n in range(10)
     ]
-    shown = overview.since_the_first_run(minutes, 4)
+    shown = overview.since_the_first_attempt(minutes, 4)
     assert list(shown) == minutes[-drawn:]

@@ -28,7 +28,7 @@ def test_a_scrape_tells_what_was_counted_and_what_there_is(app: Leasehold, serve
     pair = {"queue": "default", "task": "add"}
     assert ({**pair, "outcome": "succeeded"}, 1) in found["leasehold_attempts_total"]
     assert ({**pair, "state": "queued"}, 1) in found["leasehold_jobs"]
-    assert (pair, 1) in found["leasehold_run_seconds_count"]
+    assert (pair, 1) in found["leasehold_attempt_seconds_count"]
     assert set(found) <= NAMED
 
 

@@ -44,7 +44,7 @@ class BudgetVerbs(Verbs):
 
     @reading
     def budget(self, session: Session, job_id: str, attempt: int | None = None) -> list[BudgetLine]:
-        """What the job and its group may spend and have spent, by unit. With `budget_for="run"` it counts this
+        """What the job and its group may spend and have spent, by unit. With `budget_for="attempt"` it counts this
         attempt's spending: the latest attempt unless one is given. Raises JobNotFound."""
         found = session.rows("find_spender", id=job_id)
         if not found:
@@ -103,18 +103,18 @@ def _budget_rows(session: Session, rows: Sequence[Row]) -> list[BudgetRow]:
     """The same lines as `budget`. A job's limits are its policy's unless they were raised; if they count each
     attempt separately, the latest attempt's spending is read job by job."""
     found = []
-    of_runs: dict[str, dict[str, BudgetLine]] = {}
+    of_attempts: dict[str, dict[str, BudgetLine]] = {}
     for row in rows:
         if row["scope"] == "group":
             found.append(BudgetRow.of(_group_line(row), None, None, None))
             continue
         policy = Policy.load(row["policy"])
         job_id, unit = row["name"], row["unit"]
-        if policy.budget_for == "run" and row["task"] is not None:
-            if job_id not in of_runs:
+        if policy.budget_for == "attempt" and row["task"] is not None:
+            if job_id not in of_attempts:
                 lines = _lines(session, {**row, "id": job_id}, None)
-                of_runs[job_id] = {line.unit: line for line in lines if line.scope == "run"}
-            line = of_runs[job_id][unit]
+                of_attempts[job_id] = {line.unit: line for line in lines if line.scope == "attempt"}
+            line = of_attempts[job_id][unit]
         else:
             limit = (policy.budget or {}).get(unit) if row["lim"] is None else row["lim"]
             line = BudgetLine("job", job_id, unit, limit, row["spent"])
@@ -169,8 +169,8 @@ def refuse_over_budget(session: Session, job: Job) -> None:
     if job.policy.budget is None and job.group is None:
         return
     rows = session.rows("read_budget", id=job.id, group=job.group)
-    of_next_run: dict[str, int] | None = {} if job.policy.budget_for == "run" else None
-    line = first_over(lines_of(job.id, job.policy, job.group, rows, of_next_run))
+    of_next_attempt: dict[str, int] | None = {} if job.policy.budget_for == "attempt" else None
+    line = first_over(lines_of(job.id, job.policy, job.group, rows, of_next_attempt))
     if line is not None:
         remedy = (
             f"raise it first: top_up({line.unit}=…), more than {line.spent - (line.limit or 0):,}"
@@ -209,13 +209,13 @@ def _lines(session: Session, job: Row, attempt: int | None) -> list[BudgetLine]:
     """The budgets of a job and its group. A limit for each attempt counts this attempt; None: the latest."""
     policy = Policy.load(job["policy"])
     rows = session.rows("read_budget", id=job["id"], group=job["group_name"])
-    of_run = None
-    if policy.budget_for == "run":
+    of_attempt = None
+    if policy.budget_for == "attempt":
         if attempt is None:
             attempt = session.rows("get_job", id=job["id"])[0]["attempt"]
-        spent = session.tuples("sum_run_spending", id=job["id"], attempt=attempt)
-        of_run = {unit: int(amount) for unit, amount in spent}
-    return lines_of(job["id"], policy, job["group_name"], rows, of_run)
+        spent = session.tuples("sum_attempt_spending", id=job["id"], attempt=attempt)
+        of_attempt = {unit: int(amount) for unit, amount in spent}
+    return lines_of(job["id"], policy, job["group_name"], rows, of_attempt)
 
 
 def _group_lines(session: Session, group: str) -> list[BudgetLine]:

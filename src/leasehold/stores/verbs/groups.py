@@ -17,11 +17,11 @@ from leasehold.domain.groups import (
     GroupPage,
     GroupResult,
     GroupRow,
-    GroupRun,
     GroupState,
     GroupStatus,
     GroupStop,
     GroupSummary,
+    RunningJob,
     status_of,
 )
 from leasehold.domain.job import Job
@@ -162,19 +162,19 @@ def _status(session: Session, name: str, tasks: Sequence[str] | None, partial: b
         questions=questions,
     )
     if partial and State.RUNNING in states:
-        status = replace(status, runs=_runs(session, which))
+        status = replace(status, running=_running(session, which))
     return replace(status, noted=noted) if partial else status
 
 
-def _runs(session: Session, which: dict[str, Any]) -> tuple[GroupRun, ...]:
-    rows = session.rows("list_group_runs", limit=CAP, **which)
+def _running(session: Session, which: dict[str, Any]) -> tuple[RunningJob, ...]:
+    rows = session.rows("list_group_running", limit=CAP, **which)
     emitted: dict[str, list[Update]] = {row["id"]: [] for row in rows}
     if rows:
         share = max(1, CAP // len(rows))
         for row in session.rows("list_emitted", ids=list(emitted), limit=share):
             emitted[row["job_id"]].append(update_of(row | {"emitted_in": row["attempt"]}))
     return tuple(
-        GroupRun(
+        RunningJob(
             row["id"],
             row["task"],
             row["attempt"],

@@ -93,11 +93,11 @@ def _record(one: Rollup) -> Row:
         "queue": one.queue,
         "task": one.task,
         "outcome": one.outcome,
-        "runs": one.runs,
+        "runs": one.attempts,
         "wait_seconds": one.wait.seconds,
-        "run_seconds": one.run.seconds,
+        "run_seconds": one.duration.seconds,
         "wait_buckets": one.wait.buckets,
-        "run_buckets": one.run.buckets,
+        "run_buckets": one.duration.buckets,
     }
 
 

@@ -94,7 +94,7 @@ add(
         "of": lambda row: f"group {row.name}" if row.scope == "group" else row.name,
         "task": "task",
         "unit": "unit",
-        "spent": lambda row: f"{row.spent:,}" + (" in its run" if row.scope == "run" else ""),
+        "spent": lambda row: f"{row.spent:,}" + (" in its attempt" if row.scope == "attempt" else ""),
         "limit": lambda row: _number(row.limit),
         "left": lambda row: "exhausted" if row.exhausted else _number(row.left),
         "on breach": "on_breach",

@@ -35,7 +35,7 @@ FROM leasehold.budget AS b LEFT JOIN LATERAL (
 WHERE (b.scope, b.name, b.unit) > (:scope, :name, :unit) AND b.scope <= :last
 ORDER BY b.scope, b.name, b.unit LIMIT :limit;
 
--- name: sum_run_spending
+-- name: sum_attempt_spending
 -- For limits that count each attempt by itself. The ledger of a job is short, and its key starts with the job's id.
 SELECT unit, sum(amount) FROM leasehold.spending WHERE job_id = :id AND attempt = :attempt GROUP BY unit;
 

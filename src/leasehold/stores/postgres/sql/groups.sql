@@ -123,7 +123,7 @@ FROM leasehold.lease AS l, LATERAL (
     SELECT x.id, x.group_name FROM leasehold.job AS x WHERE x.seq = l.job LIMIT 1) AS j
 WHERE j.group_name = ANY(:names::text[]) GROUP BY j.group_name;
 
--- name: list_group_runs
+-- name: list_group_running
 SELECT j.id, j.task, l.attempt, e.data AS progress, e.at
 FROM leasehold.lease AS l CROSS JOIN LATERAL (
     SELECT x.id, x.task, x.group_name FROM leasehold.job AS x WHERE x.seq = l.job LIMIT 1) AS j LEFT JOIN LATERAL (

@@ -119,7 +119,7 @@ SELECT j.group_name AS name, sum(coalesce((SELECT s.last_seq FROM leasehold_stre
 FROM leasehold_lease AS l CROSS JOIN leasehold_job AS j ON j.seq = l.job
 WHERE j.group_name IN (SELECT value FROM json_each(:names)) GROUP BY j.group_name;
 
--- name: list_group_runs
+-- name: list_group_running
 SELECT j.id, j.task, l.attempt, e.data AS progress, e.at
 FROM leasehold_lease AS l CROSS JOIN leasehold_job AS j ON j.seq = l.job
     LEFT JOIN leasehold_job_update AS e ON e.job_id = j.id AND e.kind = 'progress'

@@ -74,9 +74,9 @@ def _one(page_request: PageRequest, name: str) -> dict[str, Any]:
         "tasks": sorted(status.counts),
         "totals": {state: sum(counts.get(state, 0) for counts in status.counts.values()) for state in states},
         "failed": _number_of(status, State.FAILED) + _number_of(status, State.TIMED_OUT),
-        "runs": [
-            (run, [(update, _shown(update.data)) for update in run.emitted[-MOST_EMITTED:]])
-            for run in status.runs[:MOST_SHOWN]
+        "running": [
+            (job, [(update, _shown(update.data)) for update in job.emitted[-MOST_EMITTED:]])
+            for job in status.running[:MOST_SHOWN]
         ],
         "errors": status.errors[:MOST_SHOWN],
         "results": [_result(one) for one in status.results[:MOST_SHOWN]],

@@ -30,18 +30,18 @@ class Minute:
     retried: int
     wait: float | None
     """The 95th percentile, in seconds; None: no attempt ended in this minute."""
-    run: float | None
+    duration: float | None
 
 
 @frozen
 class Times:
     """Waiting and running times over several minutes."""
 
-    runs: int
+    attempts: int
     wait_median: float | None
     wait_p95: float | None
-    run_median: float | None
-    run_p95: float | None
+    attempt_median: float | None
+    attempt_p95: float | None
 
 
 def quantile(histogram: Histogram, share: float) -> float | None:
@@ -58,10 +58,16 @@ def quantile(histogram: Histogram, share: float) -> float | None:
 
 
 def times_of(rollups: Iterable[Rollup]) -> Times:
-    wait, run, runs = Histogram(), Histogram(), 0
+    wait, duration, attempts = Histogram(), Histogram(), 0
     for one in rollups:
-        wait, run, runs = wait + one.wait, run + one.run, runs + one.runs
-    return Times(runs, quantile(wait, 0.5), quantile(wait, 0.95), quantile(run, 0.5), quantile(run, 0.95))
+        wait, duration, attempts = wait + one.wait, duration + one.duration, attempts + one.attempts
+    return Times(
+        attempts,
+        wait_median=quantile(wait, 0.5),
+        wait_p95=quantile(wait, 0.95),
+        attempt_median=quantile(duration, 0.5),
+        attempt_p95=quantile(duration, 0.95),
+    )
 
 
 def minutes_of(rollups: Sequence[Rollup], now: datetime, minutes: int) -> list[Minute]:
@@ -76,7 +82,7 @@ def minutes_of(rollups: Sequence[Rollup], now: datetime, minutes: int) -> list[M
     return [_minute(at, found) for at, found in by_minute.items()]
 
 
-def since_the_first_run(minutes: Sequence[Minute], least: int) -> Sequence[Minute]:
+def since_the_first_attempt(minutes: Sequence[Minute], least: int) -> Sequence[Minute]:
     """The minutes without the idle ones at the beginning: a new system should not show an empty hour."""
     idle = next(
         (n for n, one in enumerate(minutes) if one.succeeded + one.failed + one.retried), len(minutes)
@@ -88,17 +94,17 @@ def _minute(at: datetime, found: Sequence[Rollup]) -> Minute:
     times = times_of(found)
 
     def count(outcomes: Sequence[str]) -> int:
-        return sum(one.runs for one in found if one.outcome in outcomes)
+        return sum(one.attempts for one in found if one.outcome in outcomes)
 
     return Minute(
-        at, count(("succeeded",)), count(_ENDED_BADLY), count(_GOES_ON), times.wait_p95, times.run_p95
+        at, count(("succeeded",)), count(_ENDED_BADLY), count(_GOES_ON), times.wait_p95, times.attempt_p95
     )
 
 
-def runs_chart(minutes: Sequence[Minute]) -> str:
+def attempts_chart(minutes: Sequence[Minute]) -> str:
     """The chart of outcomes, as JSON for dashboard.js."""
     return _chart(
-        "runs",
+        "attempts",
         minutes,
         [
             ("succeeded", "green", True, [one.succeeded for one in minutes]),
@@ -114,7 +120,7 @@ def times_chart(minutes: Sequence[Minute]) -> str:
         minutes,
         [
             ("wait", "violet", False, [one.wait for one in minutes]),
-            ("run", "blue", False, [one.run for one in minutes]),
+            ("attempt", "blue", False, [one.duration for one in minutes]),
         ],
     )
 
@@ -174,7 +180,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     metrics = operations.metrics()
     rollups = caller.visible_rows(operations.rollups(MINUTES))
     minutes = minutes_of(rollups, now, MINUTES)
-    drawn = since_the_first_run(minutes, LEAST_MINUTES)
+    drawn = since_the_first_attempt(minutes, LEAST_MINUTES)
     lately = [
         one for one in rollups if one.minute is not None and (now - one.minute).total_seconds() < LATELY * 60
     ]
@@ -189,10 +195,10 @@ def read(page_request: PageRequest) -> dict[str, Any]:
         "metrics": metrics,
         "all_queues": not caller.access.queues,
         "times": times_of(lately),
-        "per_minute": sum(one.runs for one in lately if one.outcome == "succeeded") / LATELY,
+        "per_minute": sum(one.attempts for one in lately if one.outcome == "succeeded") / LATELY,
         "lately": LATELY,
         "minutes": minutes,
-        "runs_chart": runs_chart(drawn),
+        "attempts_chart": attempts_chart(drawn),
         "times_chart": times_chart(drawn),
         "lines": sorted(lines, key=_busy)[:MOST_QUEUES],
         "more_lines": max(0, len(lines) - MOST_QUEUES),
