@@ -86,7 +86,7 @@ IDENTIFIERS = {
     "ClosingOptions": "PauseOptions",
     "Deliverer": "HookDispatcher",
     "deliverer": "hook_dispatcher",
-    "Door": "Access",
+    "Door": "SignIn",
     "Ear": "LocalListener",
     "EnlistVerbs": "CallerTransactionVerbs",
     "EventVerbs": "StreamVerbs",

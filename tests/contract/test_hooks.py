@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain.budgets import Spend
-from leasehold.domain.hooks import EVENTS, Delivery, Listener, PendingNotification
+from leasehold.domain.hooks import EVENTS, HookDelivery, Listener, PendingNotification
 from leasehold.domain.job import PLAIN, TIED
 from leasehold.domain.outcome import (
     Breached,
@@ -36,7 +36,7 @@ def listen(store: JobStore, *events: str, name: str = ME, task: str = "") -> Non
     store.register_listeners([Listener(name, event, task) for event in events or EVENTS])
 
 
-def received(store: JobStore, name: str = ME) -> list[Delivery]:
+def received(store: JobStore, name: str = ME) -> list[HookDelivery]:
     """All that waits, and it is done with."""
     taken = store.take_events([name], 100, 60.0)
     store.drop_events([one.event.id for one in taken])
@@ -301,7 +301,7 @@ def failures(store: JobStore, number: int = 1) -> None:
         end(store, run(store), Failure("x", final=True))
 
 
-def ids(taken: Sequence[Delivery]) -> list[str]:
+def ids(taken: Sequence[HookDelivery]) -> list[str]:
     return [one.event.id for one in taken]
 
 

@@ -118,7 +118,7 @@ class ListenerRow:
 
 
 @frozen
-class Delivery:
+class HookDelivery:
     """A notification taken from the outbox, for one listener."""
 
     listener: str

@@ -18,6 +18,6 @@ else:
     del _httpx2
 
 from leasehold.remote.client import Remote, Tenant
-from leasehold.remote.exchange import CallOptions, NewJob
+from leasehold.remote.exchange import CallOptions, JobCall
 
-__all__ = ["CallOptions", "NewJob", "Remote", "Tenant"]
+__all__ = ["CallOptions", "JobCall", "Remote", "Tenant"]

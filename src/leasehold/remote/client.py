@@ -11,7 +11,7 @@ from leasehold.domain.checks.texts import checked_tenant
 from leasehold.domain.checks.times import Duration
 from leasehold.domain.job import Enqueued
 from leasehold.remote import exchange
-from leasehold.remote.exchange import CallOptions, NewJob
+from leasehold.remote.exchange import CallOptions, JobCall
 from leasehold.remote.operator import RemoteOperator
 from leasehold.remote.transport import Connections, Transport
 
@@ -47,7 +47,7 @@ class RemoteView(View):
     ) -> Job[Any]:
         return self._made(await self._transport.arun(exchange.enqueue(name, args, idempotency_key, settings)))
 
-    def enqueue_many(self, jobs: Iterable[NewJob], *, idempotency_key: str | None = None) -> list[Job[Any]]:
+    def enqueue_many(self, jobs: Iterable[JobCall], *, idempotency_key: str | None = None) -> list[Job[Any]]:
         """Enqueue many jobs, of any tasks: `api.enqueue_many([{"task": "add", "args": {"a": 1}, "group": "g"}])`. Up to
         1,000 jobs are stored all or none; more are sent in pieces of 1,000. If a later piece fails, PartlyStored has
         the ids of the jobs that were stored."""
@@ -55,7 +55,7 @@ class RemoteView(View):
         return [self._made(one) for one in made]
 
     async def aenqueue_many(
-        self, jobs: Iterable[NewJob], *, idempotency_key: str | None = None
+        self, jobs: Iterable[JobCall], *, idempotency_key: str | None = None
     ) -> list[Job[Any]]:
         made = await self._transport.arun(exchange.enqueue_many(jobs, idempotency_key))
         return [self._made(one) for one in made]

@@ -212,7 +212,7 @@ class CallOptions(TypedDict, total=False):
     unique: str | None
 
 
-class NewJob(CallOptions, total=False):
+class JobCall(CallOptions, total=False):
     """One call of `enqueue_many`."""
 
     task: Required[str]
@@ -231,7 +231,7 @@ def enqueue(
     return enqueued_of((yield _once("/v1/jobs", body, _checked_key(key))))
 
 
-def enqueue_many(calls: Iterable[NewJob], key: str | None) -> Exchange[list[Enqueued]]:
+def enqueue_many(calls: Iterable[JobCall], key: str | None) -> Exchange[list[Enqueued]]:
     key, made = _checked_key(key), list[Enqueued]()
     for number, jobs in enumerate(_pieces(calls)):
         request = _once("/v1/jobs/batch", {"jobs": [_body(job) for job in jobs]}, f"{key}/{number}")
@@ -261,9 +261,9 @@ def _once(path: str, body: Mapping[str, Any], key: str) -> Request:
     return Request("POST", path, body=body, headers={"Idempotency-Key": key}, repeat=True)
 
 
-def _body(job: NewJob) -> dict[str, Any]:
+def _body(job: JobCall) -> dict[str, Any]:
     body: dict[str, Any] = dict(job)
-    if unknown := body.keys() - NewJob.__annotations__.keys() - CallOptions.__annotations__.keys():
+    if unknown := body.keys() - JobCall.__annotations__.keys() - CallOptions.__annotations__.keys():
         known = ", ".join(CallOptions.__annotations__)
         raise InvalidInput(min(unknown), "cannot be set over HTTP", f"a call takes {known}")
     body["args"] = plain_args(job.get("args") or {}, job["task"])
@@ -286,7 +286,7 @@ def _checked_key(key: str | None) -> str:
     return key
 
 
-def _pieces(calls: Iterable[NewJob]) -> Iterator[Sequence[NewJob]]:
+def _pieces(calls: Iterable[JobCall]) -> Iterator[Sequence[JobCall]]:
     rest = iter(calls)
     while piece := list(islice(rest, MOST_IN_REQUEST)):
         yield piece

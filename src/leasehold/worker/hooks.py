@@ -30,7 +30,7 @@ from leasehold.domain.hooks import (
     SUCCEEDED,
     WEBHOOK_QUEUE,
     WEBHOOK_TASK,
-    Delivery,
+    HookDelivery,
     Listener,
     Notification,
     PendingNotification,
@@ -134,7 +134,7 @@ class HookDispatcher(Service):
         self,
         store: JobStore,
         hooks: Hooks,
-        make_job: Callable[[Delivery], NewJob],
+        make_job: Callable[[HookDelivery], NewJob],
         on_webhooks: Callable[[], None],
     ) -> None:
         super().__init__("hooks", self._beat, slowest=POLL_SELDOM)
@@ -262,7 +262,7 @@ class HookDispatcher(Service):
             self._store.forget_listeners()
             self._forget_at = now + FORGET_EVERY
 
-    def _deliver(self, taken: list[Delivery]) -> bool:
+    def _deliver(self, taken: list[HookDelivery]) -> bool:
         """Return False if the time is over; the rest is given back."""
         until = time.monotonic() + DELIVERY_LEASE / 2
         for number, delivery in enumerate(taken):
@@ -272,7 +272,7 @@ class HookDispatcher(Service):
             self._call(delivery)
         return True
 
-    def _call(self, delivery: Delivery) -> None:
+    def _call(self, delivery: HookDelivery) -> None:
         event = delivery.event
         try:
             self._hooks.get(delivery.listener)(event)
@@ -302,7 +302,7 @@ class Undelivered(Exception):
     """The receiver did not accept it: the delivery is retried."""
 
 
-def make_delivery(delivery: Delivery) -> NewJob:
+def make_delivery(delivery: HookDelivery) -> NewJob:
     job_id = make_id(time.time_ns() // 1_000_000, secrets.token_bytes(10))
     return delivery_job(job_id, delivery.listener.partition(":")[2], delivery.event)
 

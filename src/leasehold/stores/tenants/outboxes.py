@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from leasehold.domain.errors import JobNotFound
-from leasehold.domain.hooks import Delivery, Listener, PendingNotification
+from leasehold.domain.hooks import HookDelivery, Listener, PendingNotification
 from leasehold.domain.job import NewJob
 from leasehold.stores.store import JobStore
 from leasehold.stores.tenants.directory import Directory
@@ -51,7 +51,7 @@ class OutboxesOfTenants(TenantRouting):
             with suppress(JobNotFound), self.holder(one.job_id) as store:
                 store.notify_listeners([one])
 
-    def take_events(self, listeners: Sequence[str], limit: int, seconds: float) -> list[Delivery]:
+    def take_events(self, listeners: Sequence[str], limit: int, seconds: float) -> list[HookDelivery]:
         if not listeners:
             return []
         taken = self.directory.control.take_events(listeners, limit, seconds)
@@ -82,7 +82,7 @@ class OutboxesOfTenants(TenantRouting):
         self.part(self._taken.pop(event_id, None)).retry_event(event_id, seconds, error)
 
     def enqueue_events(
-        self, listeners: Sequence[str], make_job: Callable[[Delivery], NewJob], limit: int = 100
+        self, listeners: Sequence[str], make_job: Callable[[HookDelivery], NewJob], limit: int = 100
     ) -> int:
         """A tenant's events are delivered by jobs of that tenant."""
         if not listeners:
@@ -124,5 +124,5 @@ def _names(listeners: frozenset[Listener]) -> set[str]:
     return {listener.name for listener in listeners}
 
 
-def _of(name: Name, delivery: Delivery) -> Delivery:
+def _of(name: Name, delivery: HookDelivery) -> HookDelivery:
     return replace(delivery, event=replace(delivery.event, tenant=name))

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from leasehold.domain.hooks import (
     EVENTS,
-    Delivery,
+    HookDelivery,
     Listener,
     ListenerRow,
     Notification,
@@ -57,10 +57,10 @@ class HookVerbs(EnqueueVerbs):
         """Write events that are not a change of a job's state."""
         self._database.transact(lambda session: write_outbox(session, happened))
 
-    def take_events(self, listeners: Sequence[str], limit: int, seconds: float) -> list[Delivery]:
+    def take_events(self, listeners: Sequence[str], limit: int, seconds: float) -> list[HookDelivery]:
         """Take up to `limit` events of these listeners for delivery. After `seconds`, an event that was not dropped can
         be taken again. A separate read looks for events first: if it finds none, nothing is written."""
-        found: list[Delivery] = []
+        found: list[HookDelivery] = []
         for name in self._due_listeners(listeners):
             which = {"listener": name, "limit": limit - len(found), "seconds": seconds}
             rows = self._database.single(lambda session, which=which: session.rows("take_outbox", **which))  # type: ignore[misc] # mypy cannot infer a lambda with a default
@@ -83,7 +83,7 @@ class HookVerbs(EnqueueVerbs):
         self._run("retry_outbox", **which)
 
     def enqueue_events(
-        self, listeners: Sequence[str], make_job: Callable[[Delivery], NewJob], limit: int = 100
+        self, listeners: Sequence[str], make_job: Callable[[HookDelivery], NewJob], limit: int = 100
     ) -> int:
         """Store a job for each event of these listeners and delete the event in the same transaction; the result is the
         number of jobs."""
@@ -92,9 +92,9 @@ class HookVerbs(EnqueueVerbs):
             made += self._enqueue_events_of(name, make_job, limit)
         return made
 
-    def _enqueue_events_of(self, name: str, make_job: Callable[[Delivery], NewJob], limit: int) -> int:
+    def _enqueue_events_of(self, name: str, make_job: Callable[[HookDelivery], NewJob], limit: int) -> int:
         # The gate is made beforehand, as for every job.
-        self._make_gates([make_job(Delivery(name, Notification("", "", "", "", 0, ""), 0))])
+        self._make_gates([make_job(HookDelivery(name, Notification("", "", "", "", 0, ""), 0))])
 
         def work(session: Session) -> int:
             rows = session.rows("take_outbox", listener=name, limit=limit, seconds=60.0)
@@ -132,7 +132,7 @@ def drop_listener(session: Session, name: str) -> bool:
     return bool(found)
 
 
-def _delivery(row: Row) -> Delivery:
+def _delivery(row: Row) -> HookDelivery:
     event = Notification(
         row["event"],
         row["job_id"] or "",
@@ -145,7 +145,7 @@ def _delivery(row: Row) -> Delivery:
         row["at"],
         row["group_name"],
     )
-    return Delivery(row["listener"], event, row["tries"])
+    return HookDelivery(row["listener"], event, row["tries"])
 
 
 # -- webhooks ----------------------------------------------------------------------------------------------------------

@@ -10,12 +10,12 @@ import typer
 from leasehold.domain.audit import AuditRow
 from leasehold.operations.audit import list_audit
 from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.command import Call, command
+from leasehold.surfaces.cli.command import CommandCall, command
 
 
 @command()
 def audit(
-    call: Call,
+    call: CommandCall,
     actor: Annotated[str | None, typer.Option(help="Only entries of this actor.", metavar="NAME")] = None,
     verb: Annotated[str | None, typer.Option(help="Such as job.cancel or queue.pause.")] = None,
     target: Annotated[

@@ -27,7 +27,7 @@ Command = Callable[..., "int | None"]
 """A function whose signature typer can read."""
 
 
-class Call:
+class CommandCall:
     """The first argument of a command's function: the app that the command works on, its actor, and its output."""
 
     def __init__(
@@ -47,7 +47,7 @@ class Call:
         self._actor, self._acts = actor, acts
         self._open = ExitStack()
 
-    def __enter__(self) -> Call:
+    def __enter__(self) -> CommandCall:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -165,8 +165,8 @@ def command(
     create: bool = False,
     json: bool = True,
 ) -> Callable[[Callable[..., int | None]], Command]:
-    """Make a command of a function whose first parameter is a `Call`, with its own options and the shared ones. With
-    `below`, the command becomes a verb of that noun.
+    """Make a command of a function whose first parameter is a `CommandCall`, with its own options and the shared ones.
+    With `below`, the command becomes a verb of that noun.
 
     `acts`: the command changes something, and takes --actor. `store`: it takes --url and --schema; else it loads an app
     itself. `tenant`: it takes --tenant. `create`: it may make a database. `json`: it takes --json.
@@ -186,7 +186,9 @@ def command(
         parameters = [one.replace(annotation=hints[one.name], kind=one.KEYWORD_ONLY) for one in own] + shared
 
         def run(**given: Any) -> int | None:
-            with Call(acts=acts, create=create, **{one.name: given.pop(one.name) for one in shared}) as call:
+            with CommandCall(
+                acts=acts, create=create, **{one.name: given.pop(one.name) for one in shared}
+            ) as call:
                 return function(call, **given)
 
         run.__doc__ = function.__doc__

@@ -18,7 +18,7 @@ from leasehold.domain.mirror import FACTS, Mirror, Times, parse_words
 from leasehold.domain.retention import PruneChoice
 from leasehold.operations import mirrors
 from leasehold.surfaces.cli import render
-from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.command import CommandCall, command, noun
 from leasehold.surfaces.cli.options import app_and_name
 from leasehold.surfaces.cli.problems import Exit
 from leasehold.threads import to_thread
@@ -30,7 +30,7 @@ db = noun("db")
 
 
 @command(db, acts=True, tenant=False, create=True)
-def upgrade(call: Call) -> None:
+def upgrade(call: CommandCall) -> None:
     """Create the schema, or bring it up to date. Safe to run from several places at once."""
     applied = call.app.upgrade(actor=call.actor)
     done = f"applied {', '.join(map(str, applied))}" if applied else "nothing to do"
@@ -38,7 +38,7 @@ def upgrade(call: Call) -> None:
 
 
 @command(db)
-def verify(call: Call) -> int:
+def verify(call: CommandCall) -> int:
     """Check that the schema and mirrors are current and complete. Exit code 1: they are not."""
     tasks = call.app.__internals__.tasks.definitions
     lacking = call.operations.verify()
@@ -52,7 +52,7 @@ def verify(call: Call) -> int:
 
 @command(db, tenant=False, json=False)
 def sql(
-    call: Call,
+    call: CommandCall,
     after: Annotated[int, typer.Option(help="Only migrations after this version.", metavar="VERSION")] = 0,
 ) -> None:
     """Print the migrations as SQL, for an administrator to run. The schema need not exist yet."""
@@ -62,7 +62,7 @@ def sql(
 
 @command(db, store=False, json=False)
 def insert(
-    call: Call,
+    call: CommandCall,
     words: Annotated[
         list[str],
         typer.Argument(metavar="[MODULE:APP] TASK", help="The app (or LEASEHOLD_APP) and the task's name."),
@@ -78,7 +78,7 @@ def insert(
 
 @command(db, acts=True)
 def prune(
-    call: Call,
+    call: CommandCall,
     older_than: Annotated[
         str, typer.Option(help="Delete jobs that ended longer ago than this.", metavar="DURATION")
     ] = "7d",
@@ -115,7 +115,7 @@ def prune(
 
 @command(db)
 def sweep(
-    call: Call,
+    call: CommandCall,
     wait: Annotated[
         str | None,
         typer.Option(
@@ -148,7 +148,7 @@ Column = str | None
 
 @command(db, acts=True, json=False)
 def mirror(
-    call: Call,
+    call: CommandCall,
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task; it needs mirror=True.")],
     table: Annotated[str, typer.Option(help="Your table, or schema.table.", metavar="TABLE")],
     key: Annotated[Column, _column("the value by which a row is found")] = None,
@@ -224,7 +224,7 @@ def _argument(app: Leasehold, task: str, match: str) -> str | None:
 
 
 @command(db, "mirrors")
-def list_mirrors(call: Call) -> None:
+def list_mirrors(call: CommandCall) -> None:
     """List mirrors, and their problems."""
     rows = call.operations.call(mirrors.list_mirrors)
     call.show(
@@ -248,7 +248,7 @@ BENCH_BULK = 1000
 
 @command(tenant=False, create=True)
 def bench(
-    call: Call,
+    call: CommandCall,
     jobs: Annotated[int, typer.Option(min=1, help="No-op jobs to drain.", metavar="NUMBER")] = 20_000,
     concurrency: Annotated[int, typer.Option(min=1, help="Async jobs at once.", metavar="NUMBER")] = 1000,
 ) -> None:

@@ -12,7 +12,7 @@ from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupStatus, GroupSummary
 from leasehold.operations import budgets
 from leasehold.operations import groups as verbs
 from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.command import CommandCall, command, noun
 from leasehold.surfaces.cli.limits import LINES
 from leasehold.surfaces.cli.problems import Exit
 from leasehold.surfaces.cli.render import draw, live
@@ -55,7 +55,7 @@ add(
 
 @command(groups)
 def show(
-    call: Call,
+    call: CommandCall,
     name: options.Name,
     wait: Annotated[str, typer.Option(metavar="DURATION", help="How long to wait.")] = "0s",
     since: Annotated[

@@ -21,7 +21,7 @@ from leasehold.domain.states import State, checked_states
 from leasehold.domain.stop import StopReport, StopRequest, checked_mode
 from leasehold.operations.verb import VERBS, Verb
 from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.command import Call, command, extend
+from leasehold.surfaces.cli.command import CommandCall, command, extend
 from leasehold.surfaces.cli.jobs import jobs
 from leasehold.surfaces.cli.logs import set_up_logging
 from leasehold.surfaces.cli.options import app_and_name
@@ -41,7 +41,7 @@ LISTED = 20
 
 def _add(word: str, verb: Verb[..., Job]) -> None:
     def change(
-        call: Call,
+        call: CommandCall,
         ids: Annotated[
             list[str] | None, typer.Argument(metavar="ID", help="The ids of jobs, or the beginnings of them.")
         ] = None,
@@ -101,7 +101,7 @@ for _verb in VERBS:
         _add(_verb.name.partition(".")[2], _verb)
 
 
-def _print_dry(call: Call, word: str, found: BulkReport) -> int:
+def _print_dry(call: CommandCall, word: str, found: BulkReport) -> int:
     if call.as_json:
         render.emit(found)
         return Exit.OK
@@ -124,7 +124,7 @@ def _point_to_resume(named: dict[str, str], states: tuple[State, ...]) -> None:
 
 
 @dataclass
-class Tally:
+class OutcomePrinter:
     """Prints each job with its outcome, and the totals at the end."""
 
     word: str
@@ -173,37 +173,37 @@ class Tally:
             print(f"{self.word}: {self.done:,} done, {self.refused:,} refused{moved}")
 
 
-def _apply(call: Call, verb: Verb[..., Job], request: BulkRequest, ids: list[str]) -> int:
+def _apply(call: CommandCall, verb: Verb[..., Job], request: BulkRequest, ids: list[str]) -> int:
     """Apply the verb to jobs given by id."""
     with contextlib.ExitStack() as output:
         emit: Callable[[object], None] | None = render.emit if call.as_json else None
         if call.as_json and len(ids) != 1:
             emit = output.enter_context(render.json_array())
-        tally = Tally(request.verb, request, emit, alone=len(ids) == 1)
+        printer = OutcomePrinter(request.verb, request, emit, alone=len(ids) == 1)
         advance = output.enter_context(_bar(request.verb, len(ids)))
         for job_id in ids:
             try:
-                tally.note(job_id, call.operations.call(verb, job_id, **request.arguments))
+                printer.note(job_id, call.operations.call(verb, job_id, **request.arguments))
             except (JobError, GroupOnHold) as error:
-                tally.note(job_id, error)
+                printer.note(job_id, error)
             advance()
-    tally.sum_up()
-    return tally.code
+    printer.sum_up()
+    return printer.code
 
 
-def _apply_to_all(call: Call, word: str, request: BulkRequest, count: int) -> int:
+def _apply_to_all(call: CommandCall, word: str, request: BulkRequest, count: int) -> int:
     with contextlib.ExitStack() as output:
         emit = output.enter_context(render.json_array()) if call.as_json else None
-        tally = Tally(word, request, emit, alone=count == 1, by_filter=True)
+        printer = OutcomePrinter(word, request, emit, alone=count == 1, by_filter=True)
         advance = output.enter_context(_bar(word, count))
 
         def watch(job_id: str, outcome: Job | LeaseholdError) -> None:
-            tally.note(job_id, outcome)
+            printer.note(job_id, outcome)
             advance()
 
         call.operations.bulk(request, watch)
-    tally.sum_up()
-    return tally.code
+    printer.sum_up()
+    return printer.code
 
 
 @contextlib.contextmanager
@@ -221,7 +221,7 @@ def _bar(word: str, total: int) -> Iterator[Callable[[], None]]:
 
 @command(jobs, acts=True)
 def stop(
-    call: Call,
+    call: CommandCall,
     group: options.Group = None,
     task: options.Tasks = None,
     queue: options.Queue = None,
@@ -338,7 +338,7 @@ Words = Annotated[
 
 @command(jobs, store=False)
 def enqueue(
-    call: Call,
+    call: CommandCall,
     words: Words,
     delay: Annotated[
         str, typer.Option(help="Do not start it before this long from now.", metavar="DURATION")
@@ -369,7 +369,7 @@ def enqueue(
 
 @command(jobs, "run-now", store=False)
 def run_now(
-    call: Call,
+    call: CommandCall,
     words: Words,
     max_running: Annotated[
         int | None, typer.Option(help="A limit other than the task's.", metavar="NUMBER")
@@ -387,7 +387,7 @@ def run_now(
     _print_job(call, app, job, longest)
 
 
-def _print_job(call: Call, app: Leasehold, job: Handle[Any], longest: float | None) -> None:
+def _print_job(call: CommandCall, app: Leasehold, job: Handle[Any], longest: float | None) -> None:
     """Print a new job's id, or with `longest` seconds to wait its result."""
     render.note(f"store: {app.__internals__.store.label}")
     if longest is None:
@@ -425,7 +425,7 @@ def _number(priority: str) -> int | str:
 
 @command(jobs, "run-by-id", store=False)
 def run_by_id(
-    call: Call,
+    call: CommandCall,
     words: Annotated[
         list[str], typer.Argument(metavar="[MODULE:APP] ID", help="The app (or LEASEHOLD_APP), the job's id.")
     ],
@@ -457,7 +457,7 @@ def _not_run(answer: NotRun, as_json: bool) -> int:
     return Exit.NOT_FOUND if answer.state is None else Exit.REFUSED
 
 
-def _ran(answer: RunResult, call: Call) -> int:
+def _ran(answer: RunResult, call: CommandCall) -> int:
     job = answer.job
     facts = {"state": job.state, "attempt": job.attempt, "error": job.error, "retry_in": answer.retry_in}
     call.report({"ran": True, "job_id": job.id, **facts}, f"{job.id} {job.state}")

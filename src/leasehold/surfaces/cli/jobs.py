@@ -19,7 +19,7 @@ from leasehold.domain.states import State
 from leasehold.operations import budgets, questions
 from leasehold.operations import jobs as verbs
 from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.command import CommandCall, command, noun
 from leasehold.surfaces.cli.limits import LINES
 from leasehold.surfaces.cli.render import draw, live
 from leasehold.surfaces.cli.verbs import add, instant
@@ -63,7 +63,7 @@ jobs = noun("jobs")
 
 @command(jobs, "list")
 def list_jobs(
-    call: Call,
+    call: CommandCall,
     state: options.States = None,
     queue: options.Queue = None,
     task: options.Task = None,
@@ -193,7 +193,7 @@ def _print_change(job: Summary, as_json: bool) -> None:
 
 
 @command(jobs)
-def show(call: Call, job_id: options.JobId) -> None:
+def show(call: CommandCall, job_id: options.JobId) -> None:
     """Show a job: state, arguments, result, error, attempts, log. Also its progress, steps, questions, relatives and
     history."""
     operations = call.operations
@@ -382,7 +382,7 @@ def _pretty(text: str | None) -> str | None:
 
 @command(jobs)
 def result(
-    call: Call,
+    call: CommandCall,
     job_id: options.JobId,
     wait: Annotated[
         str | None, typer.Option(help="Wait up to this long for its end.", metavar="DURATION")
@@ -402,7 +402,7 @@ def result(
 
 @command(jobs)
 def logs(
-    call: Call,
+    call: CommandCall,
     job_id: options.JobId,
     attempt: Annotated[
         int | None, typer.Option(help="Only this attempt. Default: all.", metavar="NUMBER")
@@ -424,7 +424,7 @@ def logs(
 
 @command(jobs, "failures")
 def list_failures(
-    call: Call,
+    call: CommandCall,
     queue: options.Queue = None,
     task: options.Task = None,
     lane: options.Lane = None,

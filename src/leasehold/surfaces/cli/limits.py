@@ -9,7 +9,7 @@ from leasehold.domain.records import RateRow, SlotRow
 from leasehold.operations import budgets
 from leasehold.operations import limits as verbs
 from leasehold.surfaces.cli import render
-from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.command import CommandCall, command, noun
 from leasehold.surfaces.cli.verbs import add
 
 NAMED = 3
@@ -21,7 +21,7 @@ rates = noun("rates", "List, set, close or open rates: how often jobs may start.
 
 
 @command(slots, "list")
-def list_slots(call: Call) -> None:
+def list_slots(call: CommandCall) -> None:
     """List slots: limit, units in use, and by which jobs."""
     rows = call.operations.call(verbs.list_slots)
     listed = [holder.job_id for row in rows for holder in row.holders[:NAMED]]

@@ -11,7 +11,7 @@ from leasehold.domain.records import ScheduleRow
 from leasehold.domain.schedules import Missed, Overlap, Schedule
 from leasehold.operations import schedules as verbs
 from leasehold.surfaces.cli import render
-from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.command import CommandCall, command, noun
 from leasehold.surfaces.cli.options import APP_VARIABLE
 from leasehold.surfaces.cli.verbs import add, json_object
 
@@ -54,7 +54,7 @@ add(
 
 @command(schedules, "next")
 def show_next(
-    call: Call,
+    call: CommandCall,
     name: Name,
     count: Annotated[int, typer.Option(help="How many ticks.", min=1, max=1000)] = 10,
 ) -> None:
@@ -70,7 +70,7 @@ def show_next(
 
 @command(schedules, "set", acts=True, store=False)
 def set_schedule(
-    call: Call,
+    call: CommandCall,
     name: Name,
     task: Annotated[str, typer.Argument(metavar="TASK", help="The name of the task.")],
     args: Annotated[str, typer.Argument(metavar="ARGS", help="Its arguments, as a JSON object.")] = "{}",
@@ -117,7 +117,7 @@ add(schedules, verbs.pause_schedule, "schedule {name} is paused")
 
 
 @command(schedules, "resume", acts=True)
-def resume_schedule(call: Call, name: Name) -> None:
+def resume_schedule(call: CommandCall, name: Name) -> None:
     """Resume a schedule, with ticks from now on."""
     resumed = call.operations.call(verbs.resume_schedule, name, actor=call.actor)
     row = call.operations.call(verbs.get_schedule, name)
@@ -126,7 +126,7 @@ def resume_schedule(call: Call, name: Name) -> None:
 
 
 @command(schedules, "run", acts=True, store=False)
-def run_schedule(call: Call, name: Name, app_name: App = "") -> None:
+def run_schedule(call: CommandCall, name: Name, app_name: App = "") -> None:
     """Enqueue a job of a schedule now, besides its ticks."""
     job = call.load(_needed(app_name)).schedules.run(name, actor=call.actor)
     call.report({"id": job.id}, job.id)

@@ -11,7 +11,7 @@ from leasehold.domain.records import LaneHolder, QueueRow
 from leasehold.domain.states import State
 from leasehold.operations import jobs, questions, queues, workers
 from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.command import Call, command
+from leasehold.surfaces.cli.command import CommandCall, command
 from leasehold.surfaces.cli.problems import Exit
 from leasehold.surfaces.cli.queues import PROSE, columns, counted
 from leasehold.surfaces.cli.render import draw, live
@@ -45,7 +45,7 @@ class Status:
 
 
 @command()
-def status(call: Call, follow: options.Follow = False) -> None:
+def status(call: CommandCall, follow: options.Follow = False) -> None:
     """Show jobs, queues, workers, halted lanes, open questions. With --follow, until Ctrl-C."""
     if follow:
         _follow(call)
@@ -53,7 +53,7 @@ def status(call: Call, follow: options.Follow = False) -> None:
 
 
 @command()
-def top(call: Call) -> None:
+def top(call: CommandCall) -> None:
     """Show the status, refreshed until Ctrl-C."""
     _follow(call)
 
@@ -74,7 +74,7 @@ def _look(app: Leasehold) -> Status:
     )
 
 
-def _follow(call: Call) -> NoReturn:
+def _follow(call: CommandCall) -> NoReturn:
     if sys.stdout.isatty() and not call.as_json:
         with live(render.console()) as show:
             while True:
@@ -89,7 +89,7 @@ def _follow(call: Call) -> NoReturn:
         time.sleep(EVERY)
 
 
-def _print(call: Call, found: Status) -> None:
+def _print(call: CommandCall, found: Status) -> None:
     if call.as_json:
         render.emit(found)
         return
@@ -128,7 +128,7 @@ def _lanes(halted: list[LaneHolder]) -> str:
 
 
 @command()
-def why(call: Call, job_id: options.JobId) -> None:
+def why(call: CommandCall, job_id: options.JobId) -> None:
     """Say why a job is not running, and what would change that."""
     holds = call.operations.call(jobs.explain, call.operations.find_id(job_id))
     if call.as_json:
@@ -146,7 +146,7 @@ def _print_wrapped(begin: str, text: str) -> None:
 
 
 @command()
-def doctor(call: Call) -> int:
+def doctor(call: CommandCall) -> int:
     """Look for problems: clock, disk, pooler, schema, jobs, leases. Exit code 1: something is bad."""
     findings = call.operations.examine()
     if not call.as_json:

@@ -8,7 +8,7 @@ import typer
 
 from leasehold.operations import tenants as verbs
 from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.command import CommandCall, command, noun
 from leasehold.surfaces.cli.verbs import add
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The tenant's name.")]
@@ -39,7 +39,7 @@ add(
 
 @command(tenants, acts=True, tenant=False)
 def upgrade(
-    call: Call,
+    call: CommandCall,
     names: Annotated[
         list[str] | None, typer.Argument(metavar="NAME", help="Which tenants. Default: all.")
     ] = None,
@@ -54,7 +54,7 @@ def upgrade(
 
 
 @command(tenants, acts=True, tenant=False)
-def drop(call: Call, name: Name, yes: options.Yes = False) -> None:
+def drop(call: CommandCall, name: Name, yes: options.Yes = False) -> None:
     """Delete a tenant and all its jobs, for good."""
     what = f"drop {name} and all its jobs"
     if yes or call.confirm(f"{what}, for good?", f"is needed to {what}"):

@@ -10,7 +10,7 @@ import typer
 from leasehold.domain.tokens import SCOPES, TokenRow
 from leasehold.operations import tokens as verbs
 from leasehold.surfaces.cli import render
-from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.command import CommandCall, command, noun
 from leasehold.surfaces.cli.verbs import add
 
 Name = Annotated[
@@ -22,7 +22,7 @@ tokens = noun("tokens")
 
 
 @command(tokens, "list", tenant=False)
-def list_tokens(call: Call) -> None:
+def list_tokens(call: CommandCall) -> None:
     """List tokens, with their scopes and until when they are valid."""
     rows = call.operations.call(verbs.list_tokens)
     if call.as_json:
@@ -53,7 +53,7 @@ def _validity(row: TokenRow) -> str:
 
 @command(tokens, acts=True, tenant=False, create=True)
 def create(
-    call: Call,
+    call: CommandCall,
     name: Name,
     scope: Annotated[
         list[str],

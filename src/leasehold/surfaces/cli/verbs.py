@@ -18,7 +18,7 @@ from leasehold.domain.job import Job
 from leasehold.operations.arguments import Instant
 from leasehold.operations.verb import VERBS, Param, Verb
 from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.command import Call, Noun, command, extend
+from leasehold.surfaces.cli.command import CommandCall, Noun, command, extend
 from leasehold.surfaces.cli.problems import Exit, complain
 
 Text = str | Callable[[Any, Mapping[str, Any]], str]
@@ -97,11 +97,11 @@ def add(
     tenant: bool = True,
 ) -> None:
     """Add a command that calls the verb. It prints `text`; if there was nothing to do, `unchanged`, or `refused` as an
-    error. `columns`, `empty`, `prose` and `ids` are for lists, as in `Call.show`."""
+    error. `columns`, `empty`, `prose` and `ids` are for lists, as in `CommandCall.show`."""
     own = [one for one in verb.params if not one.internal]
     in_pages = any(one.name == "cursor" for one in own)
 
-    def run(call: Call, **typed: Any) -> int:
+    def run(call: CommandCall, **typed: Any) -> int:
         given = {one.name: value_of(call, verb, one, typed[one.name]) for one in own}
         if verb.write:
             given["actor"] = call.actor
@@ -132,7 +132,7 @@ def add(
 
 
 def _pages(
-    call: Call, verb: Verb[..., Any], given: dict[str, Any], page: Any, everything: bool
+    call: CommandCall, verb: Verb[..., Any], given: dict[str, Any], page: Any, everything: bool
 ) -> Iterator[Any]:
     """The rows of a page; with `everything`, of all later pages too. Leaves the next cursor in `given`."""
     while True:
@@ -207,7 +207,7 @@ def _is_amounts(kind: Any) -> bool:
     return get_origin(kind) is dict and get_args(kind)[1] is not Any
 
 
-def value_of(call: Call, verb: Verb[..., Any], one: Param, typed: Any) -> Any:
+def value_of(call: CommandCall, verb: Verb[..., Any], one: Param, typed: Any) -> Any:
     """The argument for the verb, from the typed text."""
     if verb.guard == "job" and one is verb.target:
         return call.operations.find_id(typed)

@@ -9,7 +9,7 @@ import typer
 from leasehold.domain.hooks import EVENTS
 from leasehold.operations import webhooks as verbs
 from leasehold.surfaces.cli import render
-from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.command import CommandCall, command, noun
 from leasehold.surfaces.cli.verbs import add
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name, as the list shows it.")]
@@ -25,7 +25,7 @@ webhooks = noun("webhooks")
 
 
 @command(webhooks, "list")
-def list_webhooks(call: Call) -> None:
+def list_webhooks(call: CommandCall) -> None:
     """List webhooks, without their secrets."""
     listeners = call.operations.call(verbs.list_listeners)
     rows: list[dict[str, Any]] = [
@@ -52,7 +52,7 @@ def list_webhooks(call: Call) -> None:
 
 @command(webhooks, "add", acts=True)
 def add_webhook(
-    call: Call,
+    call: CommandCall,
     name: Name,
     target: Annotated[str, typer.Argument(metavar="URL", help="The address to post events to.")],
     events: Events,

@@ -8,7 +8,7 @@ from leasehold.domain.records import ExecutionRow, Finding, LeaseRow
 from leasehold.operations import jobs
 from leasehold.operations import workers as verbs
 from leasehold.surfaces.cli import options, render
-from leasehold.surfaces.cli.command import Call, command, noun
+from leasehold.surfaces.cli.command import CommandCall, command, noun
 from leasehold.surfaces.cli.problems import Exit
 from leasehold.surfaces.cli.verbs import add
 
@@ -59,7 +59,7 @@ add(
 
 
 @command(workers)
-def health(call: Call) -> int:
+def health(call: CommandCall) -> int:
     """Check the database, its schema, and that a worker is live. Exit code 1: a check failed."""
     try:
         findings = call.operations.check_health()
@@ -74,7 +74,7 @@ def health(call: Call) -> int:
 
 
 @command(workers)
-def metrics(call: Call) -> None:
+def metrics(call: CommandCall) -> None:
     """Print metrics for Prometheus, or with --json as JSON. Attempts by outcome, waiting and running times, queue
     depths and ages."""
     from leasehold.surfaces.prometheus import text_of
@@ -114,7 +114,7 @@ add(
 
 @command(executions, acts=True)
 def abandon(
-    call: Call, job_id: options.JobId, yes: options.Yes = False, reason: options.JobReason = None
+    call: CommandCall, job_id: options.JobId, yes: options.Yes = False, reason: options.JobReason = None
 ) -> None:
     """Give up an execution whose machine is gone for good. No worker will adopt it, and it counts as a failure. If it
     still runs after all, the next attempt runs beside it."""

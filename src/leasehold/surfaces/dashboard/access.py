@@ -38,7 +38,7 @@ HEADERS: Mapping[str, str] = {
 """Headers of every response: no inline code, nothing from other sites, no frames."""
 
 
-class Access:
+class SignIn:
     def __init__(
         self, hosts: AllowedHosts, callers: Callers, rates: RequestRates, *, read_only: bool
     ) -> None:
@@ -109,18 +109,18 @@ def forget(response: Response, request: Request) -> None:
 # -- signing in and out ------------------------------------------------------------------------------------------------
 
 
-async def show(request: Request, access: Access) -> Response:
-    access.check_host(request)
+async def show(request: Request, sign_in: SignIn) -> Response:
+    sign_in.check_host(request)
     return _form(request, request.query_params.get("next", ""))
 
 
-async def enter(request: Request, access: Access) -> Response:
-    access.check_host(request)
-    access.check_rate(request)
+async def enter(request: Request, sign_in: SignIn) -> Response:
+    sign_in.check_host(request)
+    sign_in.check_rate(request)
     form = await page_request.read_form(request)
     token, wanted = form.fields.get("token", "").strip(), form.fields.get("next", "")
     try:
-        caller = await run_in_threadpool(access.caller, request, f"Bearer {token}", form.maybe("tenant"))
+        caller = await run_in_threadpool(sign_in.caller, request, f"Bearer {token}", form.maybe("tenant"))
         caller.check_scope("read")
     except Denied as denied:
         if denied.reason not in ("unauthenticated", "scope-missing"):
@@ -134,8 +134,8 @@ async def enter(request: Request, access: Access) -> Response:
     return answer
 
 
-async def sign_out(request: Request, access: Access) -> Response:
-    access.check_host(request)
+async def sign_out(request: Request, sign_in: SignIn) -> Response:
+    sign_in.check_host(request)
     answer = RedirectResponse(f"{root_of(request)}/sign-in", 303)
     forget(answer, request)
     return answer

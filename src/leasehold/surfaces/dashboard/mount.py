@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from leasehold.app import Leasehold
 from leasehold.domain.errors import LeaseholdError, StoreError
 from leasehold.surfaces.dashboard import page, pages, render
-from leasehold.surfaces.dashboard.access import HEADERS, Access, enter, show, sign_out
+from leasehold.surfaces.dashboard.access import HEADERS, SignIn, enter, show, sign_out
 from leasehold.surfaces.dashboard.page_request import read_form, root_of
 from leasehold.surfaces.dashboard.pages.bulk import BulkRuns
 from leasehold.surfaces.guard import USUAL_RATE, AllowedHosts, Callers, Denied, RequestRates
@@ -44,7 +44,7 @@ def create_dashboard(
     People sign in with a token (`leasehold tokens create`): `read` may look, `operate` may change jobs, `admin` may set
     limits too. With `tokens=False` anyone who reaches it may do everything, so put your own guard before it. With
     `read_only` the dashboard changes nothing. The other arguments are those of `leasehold.http.router`."""
-    access = Access(
+    sign_in = SignIn(
         AllowedHosts.of(hosts, origins),
         Callers(app, tokens=tokens, surface="dashboard"),
         RequestRates(rate_limit),
@@ -56,16 +56,16 @@ def create_dashboard(
             try:
                 response = await handle(request)
             except Exception as error:
-                response = await _refusal(request, access, error)
+                response = await _refusal(request, sign_in, error)
             return _with_headers(response)
 
         return answer
 
-    def shown(one: page.Page) -> Handle:
-        return guarded(lambda request: page.show(one, request, access, read_timeout))
+    def shown(one: page.DashboardPage) -> Handle:
+        return guarded(lambda request: page.show(one, request, sign_in, read_timeout))
 
     async def act(request: Request) -> Response:
-        return await _act(request, access)
+        return await _act(request, sign_in)
 
     # No Mount for tenants: it would change the root path, from which all links are made.
     routes = []
@@ -74,13 +74,13 @@ def create_dashboard(
         routes.append(Route(f"{base}/do/{{verb}}", guarded(act), methods=["POST"]))
     made = Starlette(
         routes=[
-            Route("/static/{name:path}", guarded(lambda request: _static(request, access)), methods=["GET"]),
-            Route("/sign-in", guarded(lambda request: show(request, access)), methods=["GET"]),
-            Route("/sign-in", guarded(lambda request: enter(request, access)), methods=["POST"]),
-            Route("/sign-out", guarded(lambda request: sign_out(request, access)), methods=["POST"]),
+            Route("/static/{name:path}", guarded(lambda request: _static(request, sign_in)), methods=["GET"]),
+            Route("/sign-in", guarded(lambda request: show(request, sign_in)), methods=["GET"]),
+            Route("/sign-in", guarded(lambda request: enter(request, sign_in)), methods=["POST"]),
+            Route("/sign-out", guarded(lambda request: sign_out(request, sign_in)), methods=["POST"]),
             *routes,
         ],
-        exception_handlers={HTTPException: _lost(access)},
+        exception_handlers={HTTPException: _lost(sign_in)},
         middleware=[Middleware(GZipMiddleware, compresslevel=5)],  # it does not compress streams
     )
     made.router.redirect_slashes = False
@@ -88,12 +88,12 @@ def create_dashboard(
     return made
 
 
-async def _act(request: Request, access: Access) -> Response:
+async def _act(request: Request, sign_in: SignIn) -> Response:
     """Run an action, then redirect to the page with the form, with a notice. A reload does not repeat the action."""
     action = pages.ACTIONS.get(request.path_params["verb"])
     if action is None:
         raise HTTPException(404)
-    page_request = await access.admit(request, action.scope)
+    page_request = await sign_in.admit(request, action.scope)
     form = await read_form(request)
     back = page_request.back(form.maybe("back"))
     try:
@@ -113,10 +113,10 @@ async def _act(request: Request, access: Access) -> Response:
     return answer
 
 
-async def _static(request: Request, access: Access) -> Response:
+async def _static(request: Request, sign_in: SignIn) -> Response:
     """A static file. It needs no token, because the sign-in page uses these files too; they reveal nothing about
     jobs."""
-    access.check_host(request)
+    sign_in.check_host(request)
     found = render.static_file(request.path_params["name"])
     if found is None:
         raise HTTPException(404)
@@ -124,7 +124,7 @@ async def _static(request: Request, access: Access) -> Response:
     return Response(found[0], media_type=found[1], headers={"Cache-Control": kept})
 
 
-async def _refusal(request: Request, access: Access, error: Exception) -> Response:
+async def _refusal(request: Request, sign_in: SignIn, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         status, text = error.status_code, "There is no such page."
     else:
@@ -138,7 +138,7 @@ async def _refusal(request: Request, access: Access, error: Exception) -> Respon
     return HTMLResponse(render.page("problem.html", values), status, {**headers, "Cache-Control": "no-store"})
 
 
-def _lost(access: Access) -> Callable[[Request, Exception], Awaitable[Response]]:
+def _lost(sign_in: SignIn) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def answer(request: Request, error: Exception) -> Response:
         """The response if no route matches; `/ops` is redirected to `/ops/`."""
         assert isinstance(error, HTTPException)
@@ -146,10 +146,10 @@ def _lost(access: Access) -> Callable[[Request, Exception], Awaitable[Response]]
         if root and request.scope["path"] == root and request.method == "GET":
             return _with_headers(RedirectResponse(f"{root}/", 307))
         try:
-            access.check_host(request)
+            sign_in.check_host(request)
         except Denied as denied:
-            return _with_headers(await _refusal(request, access, denied))
-        return _with_headers(await _refusal(request, access, error))
+            return _with_headers(await _refusal(request, sign_in, denied))
+        return _with_headers(await _refusal(request, sign_in, error))
 
     return answer
 

@@ -33,7 +33,7 @@ from leasehold.operations import tenants
 from leasehold.operations.local import reads_within
 from leasehold.operations.verb import Verb
 from leasehold.surfaces.dashboard import render
-from leasehold.surfaces.dashboard.access import Access
+from leasehold.surfaces.dashboard.access import SignIn
 from leasehold.surfaces.dashboard.page_request import LIVE, Form, PageRequest
 from leasehold.surfaces.guard import STATUSES, Denied
 
@@ -49,7 +49,7 @@ Read = Callable[[PageRequest], dict[str, Any]]
 
 
 @frozen
-class Page:
+class DashboardPage:
     path: str
     """The route's path below the dashboard's base."""
     name: str
@@ -60,7 +60,7 @@ class Page:
     live: bool = True
 
 
-def values_of(page: Page, page_request: PageRequest) -> dict[str, Any]:
+def values_of(page: DashboardPage, page_request: PageRequest) -> dict[str, Any]:
     values = page.read(page_request)
     return {
         "page_request": page_request,
@@ -70,11 +70,13 @@ def values_of(page: Page, page_request: PageRequest) -> dict[str, Any]:
     } | values
 
 
-async def show(page: Page, request: Request, access: Access, longest_read: float | None) -> Response:
+async def show(
+    page: DashboardPage, request: Request, sign_in: SignIn, longest_read: float | None
+) -> Response:
     """The response with the page, or with its stream. Raises Denied and our errors."""
-    page_request = await access.admit(request)
+    page_request = await sign_in.admit(request)
     if LIVE in request.query_params and page.live:
-        return _stream(page, page_request, access, longest_read)
+        return _stream(page, page_request, sign_in, longest_read)
     with reads_within(longest_read):
         values = await run_in_threadpool(values_of, page, page_request)
         menu = await run_in_threadpool(menu_of, page_request)
@@ -95,7 +97,9 @@ def menu_of(page_request: PageRequest) -> dict[str, Any]:
     return {"tenants": names}
 
 
-def _stream(page: Page, page_request: PageRequest, access: Access, longest_read: float | None) -> Response:
+def _stream(
+    page: DashboardPage, page_request: PageRequest, sign_in: SignIn, longest_read: float | None
+) -> Response:
     def main() -> str:
         with reads_within(longest_read):
             return render.main_part(page.template, values_of(page, page_request))
@@ -114,7 +118,7 @@ def _stream(page: Page, page_request: PageRequest, access: Access, longest_read:
                 yield ": nothing new\n\n"
                 sent_at = time.monotonic()
             await asyncio.sleep(min(LONGEST_REST, max(EVERY, SHARE * took)))
-            await access.admit(page_request.request)  # a revoked token must see no more
+            await sign_in.admit(page_request.request)  # a revoked token must see no more
 
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(_until_error(parts()), media_type="text/event-stream", headers=headers)

@@ -58,7 +58,7 @@ def add_jobs(router: APIRouter) -> None:
         responses={200: {"model": responses.Created, "description": "The job existed already"}},
     )
     def create_job(
-        body: requests.NewJob,
+        body: requests.JobCall,
         caller: RequestCaller,
         request: Request,
         response: Response,
@@ -145,9 +145,9 @@ def _created(response: Response, made: Handle[object], repeated: bool) -> respon
     return responses.Created.model_validate(made)
 
 
-def _store(caller: Caller, jobs: Sequence[requests.NewJob], key: str) -> tuple[Sequence[Handle[Any]], bool]:
+def _store(caller: Caller, jobs: Sequence[requests.JobCall], key: str) -> tuple[Sequence[Handle[Any]], bool]:
     calls = [
-        CallRequest(**{name: getattr(job, name) for name in requests.NewJob.model_fields}) for job in jobs
+        CallRequest(**{name: getattr(job, name) for name in requests.JobCall.model_fields}) for job in jobs
     ]
     if not key:
         return enqueue_for(caller, calls), False
@@ -175,7 +175,7 @@ def add_bulk(router: APIRouter) -> None:
             actor=caller.actor,
             own={
                 name: getattr(body, name)
-                for name in body.model_fields_set - requests.Bulk.model_fields.keys()
+                for name in body.model_fields_set - requests.BulkJobs.model_fields.keys()
             },
         )
         return as_models(BulkReport, caller.operations.bulk(request))
@@ -191,7 +191,7 @@ def _body() -> type[BaseModel]:
     own: dict[str, Any] = {
         one.name: (one.annotation | None, None) for verb in VERBS if verb.bulk for one in verb.body
     }
-    return create_model("Bulk", __base__=requests.Bulk, **own)
+    return create_model("BulkJobs", __base__=requests.BulkJobs, **own)
 
 
 # -- following a job ---------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class NewJob(Body):
+class JobCall(Body):
     """A call of a registered task. Options that are left out come from the task's settings."""
 
     model_config = ConfigDict(
@@ -57,7 +57,7 @@ class Batch(Body):
         extra="forbid",
         json_schema_extra={"examples": [{"jobs": [{"task": "add", "args": {"a": 1, "b": 2}}]}]},
     )
-    jobs: Annotated[list[NewJob], Field(min_length=1, max_length=MOST_AT_ONCE)]
+    jobs: Annotated[list[JobCall], Field(min_length=1, max_length=MOST_AT_ONCE)]
 
 
 class Answer(Body):
@@ -99,7 +99,7 @@ class StopJobs(Body):
     )
 
 
-class Bulk(Body):
+class BulkJobs(Body):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={

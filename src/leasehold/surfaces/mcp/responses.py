@@ -120,7 +120,7 @@ class Group(Record):
     next_poll_s: float | None
 
 
-class Stopped(Record):
+class StopResult(Record):
     cancelled_counts: dict[str, dict[State, int]]
     flagged: dict[str, int]
     still_running: list[str]

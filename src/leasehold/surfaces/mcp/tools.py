@@ -116,7 +116,7 @@ class ListQuestions(Arguments):
     limit: Annotated[int, Field(ge=1, le=100)] = 20
 
 
-class GroupStatus(Arguments):
+class GroupStatusArguments(Arguments):
     group: Name
     wait_s: Annotated[Wait, Field(description="Seconds to wait until the version is not `since`.")] = 0
     since: Annotated[int, Field(ge=0, le=2**53)] | None = Field(
@@ -273,7 +273,7 @@ async def answer_question(caller: Caller, given: AnswerQuestion) -> responses.Jo
     return await to_thread(answer)
 
 
-async def group_status(caller: Caller, given: GroupStatus) -> responses.Group:
+async def group_status(caller: Caller, given: GroupStatusArguments) -> responses.Group:
     caller.check_all_queues()
     status = await caller.operations.agroup_status(given.group, wait=given.wait_s, since=given.since)
     return responses.Group(
@@ -291,7 +291,7 @@ async def group_status(caller: Caller, given: GroupStatus) -> responses.Group:
     )
 
 
-async def stop_group(caller: Caller, given: StopGroup) -> responses.Stopped:
+async def stop_group(caller: Caller, given: StopGroup) -> responses.StopResult:
     caller.check_all_queues()
     request = StopRequest(
         group=given.group,
@@ -303,7 +303,7 @@ async def stop_group(caller: Caller, given: StopGroup) -> responses.Stopped:
         dry_run=given.dry_run,
         actor=caller.actor,
     )
-    return responses.Stopped.model_validate(await caller.operations.astop(request))
+    return responses.StopResult.model_validate(await caller.operations.astop(request))
 
 
 async def _brief(caller: Caller, id: str, wait: float) -> responses.Job:
@@ -412,7 +412,7 @@ TOOLS: dict[str, Tool] = {
             description="The progress of a group of jobs. With wait_s and since it returns as soon as it changes.",
             scope="read",
             annotations=READS,
-            arguments=GroupStatus,
+            arguments=GroupStatusArguments,
             answer=responses.Group,
             call=group_status,
         ),
@@ -423,7 +423,7 @@ TOOLS: dict[str, Tool] = {
             scope="operate",
             annotations=STOPS,
             arguments=StopGroup,
-            answer=responses.Stopped,
+            answer=responses.StopResult,
             call=stop_group,
         ),
     )

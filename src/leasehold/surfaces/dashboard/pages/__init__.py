@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from leasehold.surfaces.dashboard.page import Action, Page
+from leasehold.surfaces.dashboard.page import Action, DashboardPage
 from leasehold.surfaces.dashboard.pages import (
     bulk,
     flow,
@@ -36,8 +36,8 @@ _PARTS: tuple[ModuleType, ...] = (
 )
 
 
-def _pages(part: ModuleType) -> tuple[Page, ...]:
-    found: tuple[Page, ...] = part.PAGES if hasattr(part, "PAGES") else (part.PAGE,)
+def _pages(part: ModuleType) -> tuple[DashboardPage, ...]:
+    found: tuple[DashboardPage, ...] = part.PAGES if hasattr(part, "PAGES") else (part.PAGE,)
     return found
 
 
@@ -46,7 +46,7 @@ def _actions(part: ModuleType) -> tuple[Action, ...]:
     return found
 
 
-ALL: tuple[Page, ...] = tuple(page for part in _PARTS for page in _pages(part))
+ALL: tuple[DashboardPage, ...] = tuple(page for part in _PARTS for page in _pages(part))
 _EVERY_ACTION = [action for part in _PARTS for action in _actions(part)]
 ACTIONS: dict[str, Action] = {action.name: action for action in _EVERY_ACTION}
 assert len(ACTIONS) == len(_EVERY_ACTION), "two pages have an action of the same name"

@@ -19,7 +19,7 @@ from leasehold.domain.states import State
 from leasehold.operations import jobs
 from leasehold.operations.operations import Operations
 from leasehold.operations.verb import VERBS
-from leasehold.surfaces.dashboard.page import Action, Done, Page, describe
+from leasehold.surfaces.dashboard.page import Action, DashboardPage, Done, describe
 from leasehold.surfaces.dashboard.page_request import Form, PageRequest
 from leasehold.surfaces.dashboard.pages.jobs import JobFilter, filter_in, find, instant_of
 
@@ -294,7 +294,7 @@ def _about(requested: JobFilter, verb: str) -> str:
 
 
 PAGES = (
-    Page("bulk", "jobs", "bulk.html", read, live=False),
-    Page("bulk/{run}", "jobs", "bulk_run.html", read_run),
+    DashboardPage("bulk", "jobs", "bulk.html", read, live=False),
+    DashboardPage("bulk/{run}", "jobs", "bulk_run.html", read_run),
 )
 ACTIONS = (Action("bulk.start", "operate", start), Action("bulk.stop", "operate", stop))

@@ -7,7 +7,7 @@ from typing import Any
 
 from leasehold.domain.dependencies import Flow, FlowEdge, FlowNode
 from leasehold.domain.frozen import frozen
-from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.page import DashboardPage
 from leasehold.surfaces.dashboard.page_request import PageRequest
 
 # -- layout ------------------------------------------------------------------------------------------------------------
@@ -118,4 +118,4 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     }
 
 
-PAGE = Page("jobs/{id}/flow", "jobs", "flow.html", read)
+PAGE = DashboardPage("jobs/{id}/flow", "jobs", "flow.html", read)

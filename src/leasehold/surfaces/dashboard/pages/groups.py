@@ -12,7 +12,7 @@ from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupResult, GroupState, Gr
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopReport, StopRequest, checked_mode
 from leasehold.operations import budgets, groups
-from leasehold.surfaces.dashboard.page import Action, Done, Page, action_of
+from leasehold.surfaces.dashboard.page import Action, DashboardPage, Done, action_of
 from leasehold.surfaces.dashboard.page_request import LIVE, Form, PageRequest
 from leasehold.surfaces.dashboard.render import Badge, clip, plural
 
@@ -172,7 +172,7 @@ def _set_budget(page_request: PageRequest, form: Form) -> Done:
     return Done(f"{unit} has no limit now." if limit is None else f"The limit is {limit:,} {unit} now.")
 
 
-PAGE = Page("groups", "groups", "groups.html", read)
+PAGE = DashboardPage("groups", "groups", "groups.html", read)
 ACTIONS = (
     Action("stop", "operate", _stop),
     action_of(groups.release_group, _release),

@@ -15,7 +15,7 @@ from leasehold.domain.states import FINAL, Flag, State, Trigger, allowed
 from leasehold.domain.stream import PROGRESS, Update
 from leasehold.operations import budgets, jobs, questions
 from leasehold.operations.verb import Verb
-from leasehold.surfaces.dashboard.page import Done, Page, action_of
+from leasehold.surfaces.dashboard.page import DashboardPage, Done, action_of
 from leasehold.surfaces.dashboard.page_request import Form, PageRequest
 from leasehold.surfaces.dashboard.pages.jobs import instant_of
 from leasehold.surfaces.dashboard.render import Node, tree_of, tree_of_text
@@ -259,5 +259,5 @@ def _notice(verb: str, after: Job) -> str:
     return f"The job is {after.state.value.replace('_', ' ')} now."
 
 
-PAGE = Page("jobs/{id}", "jobs", "job.html", read)
+PAGE = DashboardPage("jobs/{id}", "jobs", "job.html", read)
 ACTIONS = tuple(action_of(button.verb, functools.partial(_act, button)) for button in BUTTONS)

@@ -17,7 +17,7 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.records import Filter
 from leasehold.domain.search import Search, SearchPage
 from leasehold.domain.states import State, checked_states
-from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.page import DashboardPage
 from leasehold.surfaces.dashboard.page_request import PageRequest
 
 # -- filters -----------------------------------------------------------------------------------------------------------
@@ -121,4 +121,4 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     }
 
 
-PAGE = Page("jobs", "jobs", "jobs.html", read)
+PAGE = DashboardPage("jobs", "jobs", "jobs.html", read)

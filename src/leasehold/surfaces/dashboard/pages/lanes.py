@@ -8,7 +8,7 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.records import Filter, LaneHolder
 from leasehold.domain.states import State, Trigger, allowed
 from leasehold.operations import queues
-from leasehold.surfaces.dashboard.page import Done, Page, action_of
+from leasehold.surfaces.dashboard.page import DashboardPage, Done, action_of
 from leasehold.surfaces.dashboard.page_request import Form, PageRequest
 
 MOST = 500
@@ -63,5 +63,5 @@ def _resume(page_request: PageRequest, form: Form) -> Done:
     return Done(f"The lane continues with the job that halted it, {job.task}.")
 
 
-PAGE = Page("lanes", "lanes", "lanes.html", read)
+PAGE = DashboardPage("lanes", "lanes", "lanes.html", read)
 ACTIONS = (action_of(queues.resume_lane, _resume),)

@@ -10,7 +10,7 @@ from leasehold.domain.limits import PauseWindow
 from leasehold.domain.records import COUNT_CAP, PauseRecord, QueueRow, Scope
 from leasehold.domain.states import State
 from leasehold.operations import budgets, limits, queues
-from leasehold.surfaces.dashboard.page import Action, Done, Page, action_of
+from leasehold.surfaces.dashboard.page import Action, DashboardPage, Done, action_of
 from leasehold.surfaces.dashboard.page_request import Form, PageRequest
 from leasehold.surfaces.dashboard.render import mark
 
@@ -135,7 +135,7 @@ def _top_up(page_request: PageRequest, form: Form) -> Done:
     )
 
 
-PAGE = Page("limits", "limits", "limits.html", read)
+PAGE = DashboardPage("limits", "limits", "limits.html", read)
 ACTIONS: tuple[Action, ...] = (
     action_of(queues.pause_queue, functools.partial(_pause, "queue")),
     action_of(queues.resume_queue, functools.partial(_resume, "queue")),

@@ -12,7 +12,7 @@ from leasehold.domain.metrics import BOUNDS, Histogram, Rollup
 from leasehold.domain.records import COUNT_CAP, Filter, PauseRecord, QueueRow
 from leasehold.domain.search import Failures
 from leasehold.domain.states import State
-from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.page import DashboardPage
 from leasehold.surfaces.dashboard.page_request import PageRequest
 
 # -- charts ------------------------------------------------------------------------------------------------------------
@@ -34,7 +34,7 @@ class Minute:
 
 
 @frozen
-class Times:
+class Percentiles:
     """Waiting and running times over several minutes."""
 
     attempts: int
@@ -57,11 +57,11 @@ def quantile(histogram: Histogram, share: float) -> float | None:
     return BOUNDS[-1]
 
 
-def times_of(rollups: Iterable[Rollup]) -> Times:
+def times_of(rollups: Iterable[Rollup]) -> Percentiles:
     wait, duration, attempts = Histogram(), Histogram(), 0
     for one in rollups:
         wait, duration, attempts = wait + one.wait, duration + one.duration, attempts + one.attempts
-    return Times(
+    return Percentiles(
         attempts,
         wait_median=quantile(wait, 0.5),
         wait_p95=quantile(wait, 0.95),
@@ -237,4 +237,4 @@ def _failures(page_request: PageRequest) -> Failures:
     return Failures([], 0, False)
 
 
-PAGE = Page("", "now", "now.html", read)
+PAGE = DashboardPage("", "now", "now.html", read)

@@ -17,7 +17,7 @@ from leasehold.domain.job import Question
 from leasehold.domain.records import OpenQuestion
 from leasehold.domain.states import State
 from leasehold.operations import questions
-from leasehold.surfaces.dashboard.page import Done, Page, action_of
+from leasehold.surfaces.dashboard.page import DashboardPage, Done, action_of
 from leasehold.surfaces.dashboard.page_request import Form, PageRequest
 
 # -- the form of a schema ----------------------------------------------------------------------------------------------
@@ -297,5 +297,5 @@ def _answer(page_request: PageRequest, form: Form) -> Done:
     return Done(f"Answered. The job {after.task} continues.")
 
 
-PAGE = Page("questions", "questions", "questions.html", read)
+PAGE = DashboardPage("questions", "questions", "questions.html", read)
 ACTIONS = (action_of(questions.answer, _answer),)

@@ -12,7 +12,7 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.records import ScheduleRow
 from leasehold.domain.schedules import Schedule, cron_in_words
 from leasehold.operations import schedules
-from leasehold.surfaces.dashboard.page import Action, Done, Page, action_of
+from leasehold.surfaces.dashboard.page import Action, DashboardPage, Done, action_of
 from leasehold.surfaces.dashboard.page_request import Form, PageRequest
 from leasehold.surfaces.dashboard.render import Badge, mark, span, tree_of_text
 
@@ -150,7 +150,7 @@ def _delete(page_request: PageRequest, form: Form) -> Done:
     return Done(f"The schedule {name} is deleted. Its jobs stay.", page_request.url("schedules"))
 
 
-PAGE = Page("schedules", "schedules", "schedules.html", read)
+PAGE = DashboardPage("schedules", "schedules", "schedules.html", read)
 ACTIONS: tuple[Action, ...] = (
     action_of(schedules.pause_schedule, _pause),
     action_of(schedules.resume_schedule, _resume),

@@ -19,7 +19,7 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.records import Finding
 from leasehold.operations import audit, tenants
 from leasehold.operations.local import reads_within
-from leasehold.surfaces.dashboard.page import Page
+from leasehold.surfaces.dashboard.page import DashboardPage
 from leasehold.surfaces.dashboard.page_request import LIVE, PageRequest
 from leasehold.surfaces.dashboard.render import Badge, clip
 
@@ -248,4 +248,4 @@ def _id_of(target: str | None) -> str | None:
         return None
 
 
-PAGE = Page("system", "system", "system.html", read)
+PAGE = DashboardPage("system", "system", "system.html", read)

@@ -10,7 +10,7 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.job import DEFAULT_LEASE
 from leasehold.domain.records import ExecutionRow, LeaseRow, WorkerCard
 from leasehold.operations import workers
-from leasehold.surfaces.dashboard.page import Action, Page
+from leasehold.surfaces.dashboard.page import Action, DashboardPage
 from leasehold.surfaces.dashboard.page_request import PageRequest
 from leasehold.surfaces.dashboard.render import Badge, mark
 
@@ -77,6 +77,6 @@ def _without_worker_first(rows: list[ExecutionRow]) -> list[ExecutionRow]:
     return sorted(rows, key=lambda row: row.worker is not None)
 
 
-PAGE = Page("workers", "workers", "workers.html", read)
+PAGE = DashboardPage("workers", "workers", "workers.html", read)
 ACTIONS: tuple[Action, ...] = ()
 """The page of a job has the button to abandon an execution without a worker."""
