@@ -70,7 +70,7 @@ def test_an_unknown_group_is_empty_and_has_version_0(store: JobStore):
 
 
 def test_results_and_errors_come_latest_first_up_to_the_cap(store: JobStore, clock: ManualClock, monkeypatch):
-    monkeypatch.setattr(groups, "CAP", 3)
+    monkeypatch.setattr(groups, "MOST_IN_STATUS", 3)
     grants = [run(store, group="g") for _ in range(10)]
     for number in (4, 0, 2, 1, 3):
         clock.advance(1)

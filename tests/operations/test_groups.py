@@ -343,7 +343,7 @@ def test_a_partial_status_tells_how_far_the_runs_are_and_what_they_have_emitted(
 
 
 def test_partial_results_are_the_latest_up_to_the_cap_over_all_runs(app: Leasehold, monkeypatch):
-    monkeypatch.setattr(groups, "CAP", 6)
+    monkeypatch.setattr(groups, "MOST_IN_STATUS", 6)
     store = app.__internals__.store
     for _ in range(2):
         app.enqueue("work", group="g")

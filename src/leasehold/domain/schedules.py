@@ -21,7 +21,7 @@ Overlap = Literal["skip", "allow", "replace"]
 Source = Literal["code", "set"]
 """Where a schedule comes from: `@app.schedule` in code, or set at run time."""
 
-LATE = 60.0
+MISSED_AFTER = 60.0
 """With `missed="skip"`, a tick that is later than this many seconds was missed."""
 MOST_TICKS = 100
 """Most missed ticks that one transaction makes up for; the next transaction follows at once."""
@@ -106,7 +106,7 @@ def turn(schedule: Schedule, next_at: datetime, now: datetime) -> Turn:
         due = due[:MOST_TICKS]
         return Turn(due, 0, schedule.next_after(due[-1]))
     last, count = _last_due(schedule, next_at, now)
-    fires = schedule.missed == "one" or (now - last).total_seconds() <= LATE
+    fires = schedule.missed == "one" or (now - last).total_seconds() <= MISSED_AFTER
     return Turn([last] if fires else [], count - fires, schedule.next_after(last))
 
 

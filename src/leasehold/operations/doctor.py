@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
 
 SKEW, TOO_MUCH_SKEW = 2.0, 30.0
-NAMED = 3
+MOST_PROBLEMS = 3
 """Problems of one kind that a finding lists; it counts the rest."""
 MANY_WAITING = 1000
 LONG_EXPIRED = 120.0
@@ -78,11 +78,11 @@ def _places(store: JobStore) -> Finding:
     wrong = store.misplaced()
     if not wrong:
         return Finding("jobs", "ok", "every job is in one place, and every group's counts are right")
-    more = f"; and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
+    more = f"; and {len(wrong) - MOST_PROBLEMS} more" if len(wrong) > MOST_PROBLEMS else ""
     return Finding(
         "jobs",
         "bad",
-        "; ".join(wrong[:NAMED]) + more,
+        "; ".join(wrong[:MOST_PROBLEMS]) + more,
         "this is a bug, or somebody changed the tables by hand: please report it, with this line",
     )
 

@@ -34,7 +34,7 @@ from leasehold.stores.verbs.results import ResultVerbs
 from leasehold.stores.verbs.stream import progress_of, update_of
 from leasehold.stores.verbs.writing import bump_groups, group_records, write_outbox_of_groups
 
-CAP = 100
+MOST_IN_STATUS = 100
 LONGEST_ERROR = 2000
 STOPPING_FOR = 60.0
 """Seconds after its last batch of jobs at which a stop of a group counts as killed."""
@@ -147,9 +147,9 @@ def _status(session: Session, name: str, tasks: Sequence[str] | None, partial: b
     errors: list[dict[str, Any]] = []
     questions = 0
     if State.SUCCEEDED in states:
-        results = session.rows("list_group_results", limit=CAP, **which)
+        results = session.rows("list_group_results", limit=MOST_IN_STATUS, **which)
     if State.FAILED in states or State.TIMED_OUT in states:
-        errors = session.rows("list_group_errors", limit=CAP, length=LONGEST_ERROR, **which)
+        errors = session.rows("list_group_errors", limit=MOST_IN_STATUS, length=LONGEST_ERROR, **which)
     if State.WAITING in states or State.PAUSED in states:
         questions = session.rows("count_group_questions", **which)[0]["questions"]
     status = status_of(
@@ -158,7 +158,7 @@ def _status(session: Session, name: str, tasks: Sequence[str] | None, partial: b
         counts,
         tuple(_result(row) for row in results),
         tuple(GroupError(row["id"], row["task"], State(row["state"]), row["error"]) for row in errors),
-        cap=CAP,
+        cap=MOST_IN_STATUS,
         questions=questions,
     )
     if partial and State.RUNNING in states:
@@ -167,10 +167,10 @@ def _status(session: Session, name: str, tasks: Sequence[str] | None, partial: b
 
 
 def _running(session: Session, which: dict[str, Any]) -> tuple[RunningJob, ...]:
-    rows = session.rows("list_group_running", limit=CAP, **which)
+    rows = session.rows("list_group_running", limit=MOST_IN_STATUS, **which)
     emitted: dict[str, list[Update]] = {row["id"]: [] for row in rows}
     if rows:
-        share = max(1, CAP // len(rows))
+        share = max(1, MOST_IN_STATUS // len(rows))
         for row in session.rows("list_emitted", ids=list(emitted), limit=share):
             emitted[row["job_id"]].append(update_of(row | {"emitted_in": row["attempt"]}))
     return tuple(

@@ -35,9 +35,9 @@ from leasehold.surfaces.cli.options import HOST, Port, check_server, choose_port
 from leasehold.surfaces.cli.problems import Exit
 from leasehold.surfaces.cli.serve import check_mcp
 
-LOOK_EVERY = 0.5
-TICK = 0.1
-PATIENCE = GRACE + STOP_GRACE + LAST_ANSWERS + EXIT_GRACE + 5
+CHECK_FILES_EVERY = 0.5
+READ_CHILD_EVERY = 0.1
+KILL_AFTER = GRACE + STOP_GRACE + LAST_ANSWERS + EXIT_GRACE + 5
 """Seconds after SIGTERM until a child is killed. Then its leases expire, and its jobs are taken over."""
 CHILD_MODULE = "leasehold.surfaces.cli.dev_child"
 
@@ -117,7 +117,7 @@ class Child:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,  # Ctrl-C must not reach the child as well: it would drain twice
             )
-        self._line.settimeout(TICK)
+        self._line.settimeout(READ_CHILD_EVERY)
         self._rest = b""
         self.broken: Message | None = None
 
@@ -128,7 +128,7 @@ class Child:
         return 128 - found if found is not None and found < 0 else found
 
     def messages(self) -> Iterator[Message]:
-        """The messages that the child has sent; waits up to TICK for the first."""
+        """The messages that the child has sent; waits up to READ_CHILD_EVERY for the first."""
         while data := self._receive():
             *lines, self._rest = (self._rest + data).split(b"\n")
             for line in lines:
@@ -141,7 +141,7 @@ class Child:
         with contextlib.suppress(TimeoutError, ConnectionError):
             if data := self._line.recv(65536):
                 return data
-            time.sleep(TICK)  # the child is ending
+            time.sleep(READ_CHILD_EVERY)  # the child is ending
         return b""
 
     def ask_to_end(self) -> None:
@@ -220,20 +220,20 @@ class Supervisor:
     def _look(self) -> list[str]:
         if time.monotonic() < self._look_at:
             return []
-        self._look_at = time.monotonic() + LOOK_EVERY
+        self._look_at = time.monotonic() + CHECK_FILES_EVERY
         return self._files.changed()
 
     def _wait_for_change(self) -> list[str]:
         while not self._stop_requested():
             if changed := self._look():
                 return changed
-            time.sleep(TICK)
+            time.sleep(READ_CHILD_EVERY)
         return []
 
     def _end(self, child: Child) -> None:
         """End the child. Its jobs get their grace period, unless a second Ctrl-C comes."""
         child.ask_to_end()
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + KILL_AFTER
         while child.code is None and time.monotonic() < deadline and self._signals < 2:
             for message in child.messages():
                 if "files" in message:

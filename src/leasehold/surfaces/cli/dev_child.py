@@ -130,7 +130,7 @@ LAST_ANSWERS = 1
 """Seconds for open requests at shutdown: pages reconnect by themselves."""
 EXIT_GRACE = 1.0
 """Seconds that hanging threads get at the end, before the process exits without them."""
-LOOK_EVERY = 1.0
+CHECK_MODULES_EVERY = 1.0
 
 Message = dict[str, Any]
 Notify = Callable[[Message], None]
@@ -238,7 +238,7 @@ class Line:
             self.notify({"files": sorted(new)})
 
     def _listen(self) -> None:
-        self._end.settimeout(LOOK_EVERY)
+        self._end.settimeout(CHECK_MODULES_EVERY)
         while True:
             try:
                 if not self._end.recv(1):

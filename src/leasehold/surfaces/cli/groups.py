@@ -21,9 +21,9 @@ from leasehold.surfaces.cli.verbs import add
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-LOOK_EVERY = 5.0
+READ_GROUP_EVERY = 5.0
 """Seconds between two reads of --follow. A change of the group is shown at once, but a claim does not count as one."""
-LISTED = 20
+MOST_ERRORS = 20
 """Errors that `show` prints; --json prints all that were read."""
 
 
@@ -100,7 +100,7 @@ def _until_done(look: Callable[..., GroupStatus], show: Callable[[GroupStatus], 
     status = look()
     show(status)
     while status.live:
-        status = look(wait=LOOK_EVERY, since=status.version)
+        status = look(wait=READ_GROUP_EVERY, since=status.version)
         show(status)
     return Exit.JOB_FAILED if status.errors else Exit.OK
 
@@ -151,7 +151,7 @@ def _show(status: GroupStatus, ids: render.Shorten) -> None:
     if status.errors:
         print("\nerrors")
         render.show(
-            status.errors[:LISTED],
+            status.errors[:MOST_ERRORS],
             {
                 "id": lambda failed: failed.id,
                 "task": lambda failed: failed.task,
@@ -160,8 +160,8 @@ def _show(status: GroupStatus, ids: render.Shorten) -> None:
             },
             ids=ids,
         )
-        if len(status.errors) > LISTED:
-            print(f"… and {len(status.errors) - LISTED:,} more")
+        if len(status.errors) > MOST_ERRORS:
+            print(f"… and {len(status.errors) - MOST_ERRORS:,} more")
 
 
 def _counted(states: Mapping[Any, int]) -> str:

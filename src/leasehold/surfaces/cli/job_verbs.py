@@ -33,9 +33,11 @@ if TYPE_CHECKING:
     from leasehold.types import CallOptions, RunResult
     from leasehold.types import Job as Handle
 
-SHOWN = 20
+BAR_FROM = 20
+"""Jobs from which on a progress bar is drawn."""
+MOST_REFUSALS = 20
 """Refusals that are printed one by one; the others are counted."""
-LISTED = 20
+MOST_RUNNING = 20
 """Running jobs that `stop` prints; --json prints all that were read."""
 
 
@@ -158,7 +160,7 @@ class OutcomePrinter:
         else:
             self.refused += 1
             self.code = self.code or code_of(error)
-            if len(self.shown) < SHOWN:
+            if len(self.shown) < MOST_REFUSALS:
                 self.shown.append(str(error))
         if self.emit is not None:
             self.emit({"id": job_id, "error": facts_of(error)})
@@ -209,7 +211,7 @@ def _apply_to_all(call: CommandCall, word: str, request: BulkRequest, count: int
 @contextlib.contextmanager
 def _bar(word: str, total: int) -> Iterator[Callable[[], None]]:
     """A progress bar for many jobs, on a terminal only."""
-    if total < SHOWN or not sys.stderr.isatty():
+    if total < BAR_FROM or not sys.stderr.isatty():
         yield lambda: None
         return
     from rich.progress import Progress
@@ -308,8 +310,8 @@ def _print_report(report: StopReport) -> None:
     elif not report.still_running:
         print("nothing to stop", file=sys.stderr)
     if report.still_running:
-        left = ", ".join(report.still_running[:LISTED])
-        more = len(report.still_running) - LISTED
+        left = ", ".join(report.still_running[:MOST_RUNNING])
+        more = len(report.still_running) - MOST_RUNNING
         listed = f"{left} … and {more:,} more" if more > 0 else left
         print(f"{_label_of_running(report)}: {listed}")
     if report.unaffected_tasks:

@@ -54,7 +54,7 @@ LONGEST_FAMILY = 20
 LONGEST_LOG = 8000
 """Characters of the log that `show` prints: the last ones."""
 
-EVERY = 1.0
+READ_JOBS_EVERY = 1.0
 """Seconds between two reads of --follow."""
 PLAIN_QUEUE = "default"
 
@@ -167,7 +167,7 @@ def _follow(look: Callable[[], Page | SearchPage], ids: render.Shorten, as_json:
         with live(render.console()) as show:
             while True:
                 show(_draw(look().jobs, ids))
-                time.sleep(EVERY)
+                time.sleep(READ_JOBS_EVERY)
     known: dict[str, tuple[str, int]] = {}
     while True:
         jobs = look().jobs
@@ -175,7 +175,7 @@ def _follow(look: Callable[[], Page | SearchPage], ids: render.Shorten, as_json:
             if known.get(job.id) != (job.state, job.attempt):
                 _print_change(job, as_json)
         known = {job.id: (job.state, job.attempt) for job in jobs}
-        time.sleep(EVERY)
+        time.sleep(READ_JOBS_EVERY)
 
 
 def _draw(jobs: Sequence[Summary], ids: render.Shorten) -> RenderableType:

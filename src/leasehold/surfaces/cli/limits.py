@@ -12,7 +12,7 @@ from leasehold.surfaces.cli import render
 from leasehold.surfaces.cli.command import CommandCall, command, noun
 from leasehold.surfaces.cli.verbs import add
 
-NAMED = 3
+MOST_HOLDERS = 3
 """Holders that the list names; the others are counted."""
 
 limits = noun("limits")
@@ -24,12 +24,12 @@ rates = noun("rates", "List, set, close or open rates: how often jobs may start.
 def list_slots(call: CommandCall) -> None:
     """List slots: limit, units in use, and by which jobs."""
     rows = call.operations.call(verbs.list_slots)
-    listed = [holder.job_id for row in rows for holder in row.holders[:NAMED]]
+    listed = [holder.job_id for row in rows for holder in row.holders[:MOST_HOLDERS]]
     short = call.operations.short_ids(listed) if sys.stdout.isatty() else {}
 
     def holders(row: SlotRow) -> str:
-        shown = ", ".join(f"{short.get(h.job_id, h.job_id)} ({h.units})" for h in row.holders[:NAMED])
-        more = len(row.holders) - NAMED
+        shown = ", ".join(f"{short.get(h.job_id, h.job_id)} ({h.units})" for h in row.holders[:MOST_HOLDERS])
+        more = len(row.holders) - MOST_HOLDERS
         return f"{shown} and {more} more" if more > 0 else shown
 
     call.show(

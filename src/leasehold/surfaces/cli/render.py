@@ -133,7 +133,7 @@ def field_lines(values: Mapping[str, object]) -> Iterator[str]:
     shown = {name: clean(value) for name, value in values.items() if value is not None}
     width = max(map(len, shown), default=0)
     for name, text in shown.items():
-        head, *more = wrapped(text, width + len(GAP)) or [""]
+        head, *more = wrapped(text, width + len(COLUMN_GAP)) or [""]
         yield f"{name:<{width}}  {head}".rstrip()
         for line in more:
             yield f"{'':<{width}}  {line}".rstrip()
@@ -252,7 +252,7 @@ def _align(rows: Sequence[Sequence[str]]) -> None:
 
 # -- tables ------------------------------------------------------------------------------------------------------------
 
-GAP = "  "
+COLUMN_GAP = "  "
 NARROWEST = 7
 """The smallest width to which a column is cut."""
 RULE = "─"
@@ -287,7 +287,7 @@ def draw(columns: Cells, rows: Sequence[Cells], width: int, prose: Sequence[str]
     cells = [[" ".join(row[n].split()) for n in used] for row in rows]
     widths = fit(heads, cells, width, prose)
     lines = [_line([Text(head, style="bold") for head in heads], widths)]
-    lines.append(Text(RULE * min(width, sum(widths) + len(GAP) * (len(widths) - 1)), style="dim"))
+    lines.append(Text(RULE * min(width, sum(widths) + len(COLUMN_GAP) * (len(widths) - 1)), style="dim"))
     for row in cells:
         for parts in _wrapped(heads, row, widths, prose):
             texts = [Text(part, style=STYLES.get(part, "")) for part in parts]
@@ -300,7 +300,7 @@ def fit(heads: Cells, rows: Sequence[Cells], width: int, prose: Sequence[str] = 
     from rich.cells import cell_len
 
     widths = [max(map(cell_len, column)) for column in zip(heads, *rows, strict=True)]
-    room = width - len(GAP) * (len(widths) - 1)
+    room = width - len(COLUMN_GAP) * (len(widths) - 1)
     # A prose column keeps its longest word; if that does not fit the line, it is cut like other columns.
     for keeps_words in (True, False):
         least = [
@@ -343,7 +343,7 @@ def _line(cells: Sequence[Text], widths: Sequence[int]) -> Text:
         last = n == len(widths) - 1
         cell.truncate(width, overflow="ellipsis", pad=not last)
         line.append_text(cell)
-        line.append("" if last else GAP)
+        line.append("" if last else COLUMN_GAP)
     line.rstrip()
     line.end = "\n"
     return line

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
     from leasehold.app import Leasehold
 
-EVERY = 2.0
+READ_STATUS_EVERY = 2.0
 """Seconds between two reads of `top`."""
 MOST_QUESTIONS = 500
-NAMED = 3
+MOST_LANES = 3
 """Halted lanes that the status names; the others are counted."""
 
 
@@ -79,14 +79,14 @@ def _follow(call: CommandCall) -> NoReturn:
         with live(render.console()) as show:
             while True:
                 show(_picture(_look(call.app)))
-                time.sleep(EVERY)
+                time.sleep(READ_STATUS_EVERY)
     last: Status | None = None
     while True:
         now = _look(call.app)
         if now != last:
             _print(call, now)
         last = now
-        time.sleep(EVERY)
+        time.sleep(READ_STATUS_EVERY)
 
 
 def _print(call: CommandCall, found: Status) -> None:
@@ -122,8 +122,8 @@ def _facts(found: Status) -> dict[str, Any]:
 
 
 def _lanes(halted: list[LaneHolder]) -> str:
-    names = ", ".join(lane.lane for lane in halted[:NAMED])
-    more = len(halted) - NAMED
+    names = ", ".join(lane.lane for lane in halted[:MOST_LANES])
+    more = len(halted) - MOST_LANES
     return f"{names} and {more:,} more" if more > 0 else names
 
 

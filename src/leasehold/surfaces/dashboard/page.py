@@ -37,12 +37,12 @@ from leasehold.surfaces.dashboard.access import SignIn
 from leasehold.surfaces.dashboard.page_request import LIVE, Form, PageRequest
 from leasehold.surfaces.guard import STATUSES, Denied
 
-EVERY = 1.0
+READ_PAGE_EVERY = 1.0
 """Seconds between two reads of a stream, at least."""
-SHARE = 10
+REST_FACTOR = 10
 """A stream rests this many times as long as its page took, so that a slow page does not load the database."""
 LONGEST_REST = 15.0
-QUIET = 5.0
+COMMENT_AFTER = 5.0
 """Seconds after which a stream without changes sends a comment: the send fails if the browser has left."""
 
 Read = Callable[[PageRequest], dict[str, Any]]
@@ -114,10 +114,10 @@ def _stream(
             if text != last:
                 yield "".join(f"data: {line}\n" for line in text.splitlines()) + "\n"
                 last, sent_at = text, time.monotonic()
-            elif time.monotonic() - sent_at > QUIET:
+            elif time.monotonic() - sent_at > COMMENT_AFTER:
                 yield ": nothing new\n\n"
                 sent_at = time.monotonic()
-            await asyncio.sleep(min(LONGEST_REST, max(EVERY, SHARE * took)))
+            await asyncio.sleep(min(LONGEST_REST, max(READ_PAGE_EVERY, REST_FACTOR * took)))
             await sign_in.admit(page_request.request)  # a revoked token must see no more
 
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}

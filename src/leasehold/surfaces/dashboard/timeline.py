@@ -18,7 +18,7 @@ MOST_TICKS = 200
 _LONG_WAIT = 3
 """If a job waited more than this many times as long as it ran, the timeline begins shortly before its first attempt."""
 
-_LOOKS = {
+_LOOK_OF_OUTCOME = {
     "running": "running",
     "succeeded": "succeeded",
     "failed": "failed",
@@ -160,7 +160,7 @@ def _bar(scale: _Scale, place: int, one: AttemptRecord, steps: Sequence[StepReco
         y=TOP + ROW * place,
         start=start,
         width=max(stop - start, 0.25),
-        look=_LOOKS.get(one.outcome, "queued"),
+        look=_LOOK_OF_OUTCOME.get(one.outcome, "queued"),
         label=label,
         title=f"Attempt {one.attempt}, {one.outcome}, {took}, lease held by {one.worker or 'no worker'}",
         right=start > 55,

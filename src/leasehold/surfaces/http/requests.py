@@ -14,7 +14,7 @@ from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode
 from leasehold.operations.arguments import ID, BulkWord, Duration, Instant, Number, Reason
 
-MOST_AT_ONCE = 1000
+MOST_IN_BATCH = 1000
 """Jobs in one batch."""
 MOST_IN_BULK = 10_000
 """Jobs that one bulk request may change."""
@@ -57,7 +57,7 @@ class Batch(Body):
         extra="forbid",
         json_schema_extra={"examples": [{"jobs": [{"task": "add", "args": {"a": 1, "b": 2}}]}]},
     )
-    jobs: Annotated[list[JobCall], Field(min_length=1, max_length=MOST_AT_ONCE)]
+    jobs: Annotated[list[JobCall], Field(min_length=1, max_length=MOST_IN_BATCH)]
 
 
 class Answer(Body):

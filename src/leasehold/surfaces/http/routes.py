@@ -243,7 +243,7 @@ def _too_large() -> Denied:
 
 # -- routes from verbs -------------------------------------------------------------------------------------------------
 
-SHOWN: dict[Any, Any] = {
+MODEL_OF_RETURN: dict[Any, Any] = {
     NoneType: None,
     bool: responses.Changed,
     Job: responses.Job,
@@ -316,7 +316,7 @@ def show(caller: Caller, adapter: TypeAdapter[Any], answer: object) -> Any:
 
 
 def _shown(returns: Any) -> Any:
-    return SHOWN[returns] if returns in SHOWN else json_type(returns)
+    return MODEL_OF_RETURN[returns] if returns in MODEL_OF_RETURN else json_type(returns)
 
 
 def _body_of(verb: Verb[..., Any]) -> type[BaseModel]:

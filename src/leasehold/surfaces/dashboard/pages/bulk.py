@@ -153,7 +153,7 @@ class BulkRuns:
 
 COUNTED = 5_000
 """Jobs that a dry run counts. More would take too long for a page."""
-MOST = 1_000_000
+MOST_IN_BULK_RUN = 1_000_000
 MOST_RUNS = 10
 DESTROYS = frozenset(verb.name.removeprefix("job.") for verb in VERBS if verb.bulk and verb.destructive)
 
@@ -216,7 +216,7 @@ def start(page_request: PageRequest, form: Form) -> Done:
         reason=form.maybe("reason"),
         fresh=form.has("fresh"),
         until=instant_of(form.maybe("until"), "until", page_request.operations.now(), ahead=True),
-        limit=MOST,
+        limit=MOST_IN_BULK_RUN,
     )
     run = _runs(page_request).start(
         page_request.operations,

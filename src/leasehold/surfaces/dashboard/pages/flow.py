@@ -99,7 +99,7 @@ def _path(start: tuple[int, int], end: tuple[int, int]) -> str:
 
 # -- flow --------------------------------------------------------------------------------------------------------------
 
-MOST = 100
+MOST_NODES = 100
 
 
 def read(page_request: PageRequest) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
         page_request.operations.find_id(str(page_request.request.path_params["id"]))
     )
     page_request.caller.check_all_queues()  # related jobs may be in any queue
-    flow = page_request.operations.read_flow(job.id, MOST)
+    flow = page_request.operations.read_flow(job.id, MOST_NODES)
     return {
         "job": job,
         "flow": flow,

@@ -11,7 +11,7 @@ from leasehold.operations import queues
 from leasehold.surfaces.dashboard.page import DashboardPage, Done, action_of
 from leasehold.surfaces.dashboard.page_request import Form, PageRequest
 
-MOST = 500
+MOST_LANES = 500
 """Lanes that are read at once."""
 ROWS = 100
 COUNTED_LANES, MOST_COUNTED = 20, 50
@@ -41,7 +41,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
         "busy": [_row(one, None) for one in busy[:ROWS]],
         "halted_count": len(halted),
         "busy_count": len(busy),
-        "most": MOST if len(found) >= MOST else None,
+        "most": MOST_LANES if len(found) >= MOST_LANES else None,
     }
 
 

@@ -145,12 +145,12 @@ def _chart(
 MINUTES = 60
 LEAST_MINUTES = 15
 """The charts show MINUTES without the idle ones at the beginning, but at least this many."""
-LATELY = 5
+FIGURES_MINUTES = 5
 """Minutes that the figures at the top cover."""
 MOST_FAILURES = 8
 MOST_SLOTS = 12
 MOST_QUEUES = 20
-_SHOWN = (
+_SHOWN_STATES = (
     State.RUNNING,
     State.QUEUED,
     State.PENDING,
@@ -182,7 +182,9 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     minutes = minutes_of(rollups, now, MINUTES)
     drawn = since_the_first_attempt(minutes, LEAST_MINUTES)
     lately = [
-        one for one in rollups if one.minute is not None and (now - one.minute).total_seconds() < LATELY * 60
+        one
+        for one in rollups
+        if one.minute is not None and (now - one.minute).total_seconds() < FIGURES_MINUTES * 60
     ]
     ready = {age.queue: age.seconds for age in caller.visible_rows(metrics.ready)}
     lines = [_line(row, ready) for row in caller.visible_rows(operations.list_queues(metrics.jobs))]
@@ -195,14 +197,14 @@ def read(page_request: PageRequest) -> dict[str, Any]:
         "metrics": metrics,
         "all_queues": not caller.access.queues,
         "times": times_of(lately),
-        "per_minute": sum(one.attempts for one in lately if one.outcome == "succeeded") / LATELY,
-        "lately": LATELY,
+        "per_minute": sum(one.attempts for one in lately if one.outcome == "succeeded") / FIGURES_MINUTES,
+        "lately": FIGURES_MINUTES,
         "minutes": minutes,
         "attempts_chart": attempts_chart(drawn),
         "times_chart": times_chart(drawn),
         "lines": sorted(lines, key=_busy)[:MOST_QUEUES],
         "more_lines": max(0, len(lines) - MOST_QUEUES),
-        "shown": [state.value for state in _SHOWN],
+        "shown": [state.value for state in _SHOWN_STATES],
         "slots": metrics.slots[:MOST_SLOTS] if not caller.access.queues else [],
         "failures": _failures(page_request),
         "most_failures": MOST_FAILURES,
@@ -218,7 +220,7 @@ def _sum(counts: Iterable[Any]) -> dict[str, int]:
 
 
 def _line(row: QueueRow, ready: dict[str, float]) -> QueueLine:
-    counts = {state.value: row.counts.get(state, 0) for state in _SHOWN}
+    counts = {state.value: row.counts.get(state, 0) for state in _SHOWN_STATES}
     paused = row.queue_pause or row.task_pause
     return QueueLine(row.queue, row.task, counts, row.workers, paused, ready.get(row.queue))
 

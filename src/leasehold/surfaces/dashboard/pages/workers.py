@@ -16,7 +16,7 @@ from leasehold.surfaces.dashboard.render import Badge, mark
 
 ROWS = 50
 MOST_EXECUTIONS = 500
-LATE = 25.0
+SILENT_AFTER = 25.0
 """Seconds. A worker reports every 10 s; after 45 s without a report it no longer counts as live, and is not listed."""
 
 
@@ -59,7 +59,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
 
 
 def look_of(card: WorkerCard, now: datetime) -> Badge:
-    if card.seen_at is not None and (now - card.seen_at).total_seconds() > LATE:
+    if card.seen_at is not None and (now - card.seen_at).total_seconds() > SILENT_AFTER:
         return Badge("warn", "silent", "it should report every 10 s; after 45 s it no longer counts as live")
     if card.draining:
         return Badge("stopping", "draining", "it takes no new jobs, and ends after its last job")
