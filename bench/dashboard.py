@@ -103,7 +103,7 @@ def _pages(table: Table, store: str, place: Place, rows: int) -> None:
     ended = place.store.list_jobs(Filter(group="group-10")).jobs[-1].id
     running = place.store.list_leases(None, 1, None).leases[0].job_id
     paths = {
-        "Now": "/",
+        "Overview": "/",
         "Jobs": "/jobs",
         "Jobs, failed": "/jobs?state=failed&state=timed_out",
         "Jobs of a task that has nothing new": f"/jobs?task={RARE_KIND}",
@@ -175,7 +175,7 @@ def _drains(table: Table, store: str, place: Place) -> None:
                 continue
             with _viewer(place.url):
                 watched.append(place.drain(JOBS)["rate"])
-    table.ratio(f"{store}: drain beside one viewer of Now / drain", watched, alone, SHARE)
+    table.ratio(f"{store}: drain beside one viewer of Overview / drain", watched, alone, SHARE)
 
 
 @contextlib.contextmanager
@@ -214,7 +214,7 @@ def _write(table: Table, version: str, rows: int) -> None:
         f"load average {os.getloadavg()[0]:.1f}; Python {platform.python_version()}, PostgreSQL {version} (stock "
         f"settings), SQLite {sqlite3.sqlite_version}. Pages: medians of {TIMES} over HTTP on loopback, with {rows:,} "
         f"ended jobs and some thousand that live. Drains: medians of {PAIRS} of {JOBS:,} jobs each, in turns; the "
-        "viewer follows Now, from a server in a process of its own.\n\n"
+        "viewer follows Overview, from a server in a process of its own.\n\n"
     )
     REPORT.parent.mkdir(parents=True, exist_ok=True)
     REPORT.write_text(head + str(table) + "\n", encoding="utf-8")

@@ -53,7 +53,7 @@ def _take(browser: Browser, url: str) -> None:
     flow = _job(url, "summarize", lambda job: True)
     group = json.loads(_get(f"{url}/v1/groups?limit=1"))["groups"][0]["name"]
     wide = {
-        "now": "",
+        "overview": "",
         "jobs": "jobs",
         "job": f"jobs/{lost}",
         "flow": f"jobs/{flow}/flow",

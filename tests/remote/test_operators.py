@@ -271,7 +271,7 @@ def test_a_group_is_stopped_held_and_released(app: Leasehold, api: Handle):
     assert group.stop("add", dry_run=True).cancelled_counts == {"add": {State.QUEUED: 1}}
     report = group.stop(mode="immediate", reason="done", hold=True)
     assert (report.cancelled, report.held, report.mode, str(report)) == (
-        2, True, "immediate", "2 cancelled, 0 asked to stop",
+        2, True, "immediate", "2 cancelled, 0 requested to stop",
     )  # fmt: skip
     assert (group.status().state, group.status().reason) == ("held", "done")
     with pytest.raises(GroupOnHold) as caught:

@@ -181,7 +181,7 @@ class StopReport:
     def __str__(self) -> str:
         done = "would be cancelled" if self.dry_run else "cancelled"
         left = f", {len(self.still_running)} still running" if self.still_running else ""
-        return f"{self.cancelled} {done}, {sum(self.flagged.values())} asked to stop{left}"
+        return f"{self.cancelled} {done}, {sum(self.flagged.values())} requested to stop{left}"
 
 
 def checked_scope(scope: StopScope, *, hold: bool) -> StopScope:

@@ -239,7 +239,7 @@ class ExternalAttempt(Attempt):
         state = await self._call_runner(lambda: runner.tombstone(name))
         if state.phase is not Phase.TOMBSTONE:
             return None  # alive after all, or it has exited
-        gone = "has vanished: nobody knows how it ended" if self._started else "was stopped before it began"
+        gone = "has vanished: how it ended is unknown" if self._started else "was stopped before it began"
         return self._unless_stopped(Failure(f"its execution {gone}"))
 
     async def _judge_exit(self, collected: Collected) -> Outcome:

@@ -50,7 +50,7 @@ def schedule_for(
         if argument in given:
             raise InvalidInput(
                 "args",
-                f"{argument!r} is sensitive, and what a schedule is given is shown to everybody",
+                f"{argument!r} is sensitive, and what a schedule is given is shown in every list of schedules",
                 "let the handler of the tick look it up",
             )
     schedule = checked_schedule(

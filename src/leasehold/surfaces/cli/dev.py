@@ -144,7 +144,7 @@ class Child:
             time.sleep(READ_CHILD_EVERY)  # the child is ending
         return b""
 
-    def ask_to_end(self) -> None:
+    def terminate(self) -> None:
         self._process.terminate()
 
     def kill(self) -> None:
@@ -232,7 +232,7 @@ class Supervisor:
 
     def _end(self, child: Child) -> None:
         """End the child. Its jobs get their grace period, unless a second Ctrl-C comes."""
-        child.ask_to_end()
+        child.terminate()
         deadline = time.monotonic() + KILL_AFTER
         while child.code is None and time.monotonic() < deadline and self._signals < 2:
             for message in child.messages():

@@ -84,7 +84,7 @@ def create_app(
     async def refuse(request: Request, error: Exception) -> Response:
         """The response to an unknown path, or to a method that the path does not have."""
         try:
-            guard.places.check(request.headers.getlist("host"), request.headers.getlist("origin"))
+            guard.allowed_hosts.check(request.headers.getlist("host"), request.headers.getlist("origin"))
         except Denied as denied:
             return answer_to(denied)
         answer = answer_to(error)

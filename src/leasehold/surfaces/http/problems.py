@@ -107,7 +107,7 @@ _DESCRIPTIONS = {
     401: "No valid token",
     403: "The token, or the page that calls, may not do this",
     404: "Not found, or not visible to this token",
-    409: "Refused in this state",
+    409: "Not possible in this state",
     413: "The body is too large",
     421: "The Host header names another server",
     422: "The request is not valid",

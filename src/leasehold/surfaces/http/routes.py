@@ -76,7 +76,7 @@ OPEN: list[DependsParameter] = [cast(DependsParameter, Depends(_open_to_all))]
 
 @frozen
 class Guard:
-    places: AllowedHosts
+    allowed_hosts: AllowedHosts
     callers: Callers
     rates: RequestRates
     longest_read: float | None = LONGEST_READ
@@ -115,7 +115,7 @@ def guarded_by(guard: Guard) -> type[APIRoute]:
             async def guarded(request: Request) -> Response:
                 try:
                     headers = request.headers
-                    guard.places.check(headers.getlist("host"), headers.getlist("origin"))
+                    guard.allowed_hosts.check(headers.getlist("host"), headers.getlist("origin"))
                     with reads_within(guard.longest_read):
                         await _admit(guard, request, scope)
                         _check_once(request, single)

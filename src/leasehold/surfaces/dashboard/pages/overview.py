@@ -239,4 +239,4 @@ def _failures(page_request: PageRequest) -> Failures:
     return Failures([], 0, False)
 
 
-PAGE = DashboardPage("", "now", "now.html", read)
+PAGE = DashboardPage("", "overview", "overview.html", read)

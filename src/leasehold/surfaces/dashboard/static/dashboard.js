@@ -20,7 +20,7 @@
     if (chosen && !chosen.isCollapsed && main.contains(chosen.anchorNode)) return "Paused while text is selected";
     const field = document.activeElement;
     if (field && main.contains(field) && field.matches("input, textarea, select")) return "Paused while you edit";
-    if (main.querySelector("details.asking[open]")) return "Paused while you decide";
+    if (main.querySelector("details.confirm[open]")) return "Paused while you decide";
     if (!document.hasFocus() && !kept()) return "Paused in the background";
     return "";
   }
@@ -73,7 +73,7 @@
     next.scrollIntoView({ block: "nearest" });
     next.querySelector("a")?.focus({ preventScroll: true });
   }
-  const places = { n: "", j: "jobs", l: "lanes", g: "groups", w: "workers", q: "questions", m: "limits", s: "schedules", y: "system" };
+  const pages = { o: "", j: "jobs", l: "lanes", g: "groups", w: "workers", q: "questions", m: "limits", s: "schedules", y: "system" };
   let going = 0;
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -82,17 +82,17 @@
       if (event.key === "Escape") field.blur();
       return;
     }
-    if (Date.now() - going < 1500 && event.key in places) {
+    if (Date.now() - going < 1500 && event.key in pages) {
       going = 0;
       const home = document.querySelector(".brand").getAttribute("href");
-      location.assign(home + places[event.key]);
+      location.assign(home + pages[event.key]);
       return;
     }
     if (event.key === "g") going = Date.now();
     else if (event.key === "j") move(1);
     else if (event.key === "k") move(-1);
     else if (event.key === "?") document.getElementById("keys").showModal();
-    else if (event.key === "Escape") for (const open of main.querySelectorAll("details.asking[open]")) open.open = false;
+    else if (event.key === "Escape") for (const open of main.querySelectorAll("details.confirm[open]")) open.open = false;
     else if (event.key === "/") {
       const search = document.getElementById("search");
       if (search) search.focus(); else location.assign(document.querySelector(".brand").getAttribute("href") + "jobs#search");
@@ -103,7 +103,7 @@
 
   // A click elsewhere closes an open form.
   document.addEventListener("click", (event) => {
-    for (const open of main.querySelectorAll("details.asking[open]")) if (!open.contains(event.target)) open.open = false;
+    for (const open of main.querySelectorAll("details.confirm[open]")) if (!open.contains(event.target)) open.open = false;
     const copy = event.target.closest?.("button[data-copy]");
     if (copy) {
       const text = document.getElementById(copy.dataset.copy).textContent;
