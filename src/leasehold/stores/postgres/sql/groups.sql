@@ -19,11 +19,11 @@ FROM leasehold.job_group AS g WHERE (g.state, g.name) > (:state, :after) AND g.s
 ORDER BY g.state, g.name LIMIT :limit;
 
 -- name: group_versions
--- Of all watched groups, in one read.
+-- Reads the versions of all watched groups at once.
 SELECT name, version FROM leasehold.job_group WHERE name = ANY(:names::text[]);
 
 -- name: read_group_counts
--- The group and its jobs in one statement: counts that are newer than the version would look like no change.
+-- Reads the group and its jobs in one statement: counts that are newer than the version would look like no change.
 SELECT g.name, g.state, g.reason, g.version, g.changed_by, g.changed_at, g.stop_scope, g.stop_mode, g.stop_reason,
     g.stopped_by, g.stopped_at, c.task, c.state AS job_state, c.jobs
 FROM leasehold.job_group AS g LEFT JOIN (
@@ -63,7 +63,7 @@ FROM (
 ORDER BY d.finished_at DESC, d.job DESC;
 
 -- name: count_group_questions
--- From the open questions, which are few. A failed job keeps its questions open: it may be resumed.
+-- Counts from the open questions, which are few. A failed job keeps its questions open: it may be resumed.
 SELECT count(*) AS questions FROM leasehold.question AS q, LATERAL (
     SELECT x.seq, x.task, x.group_name FROM leasehold.job AS x WHERE x.id = q.job_id LIMIT 1) AS j
 WHERE q.closed_at IS NULL AND j.group_name = :name AND (:tasks::text[] IS NULL OR j.task = ANY(:tasks::text[]))
@@ -92,7 +92,7 @@ UPDATE leasehold.job_group SET state = 'active', reason = NULL, version = versio
 WHERE name = :name AND state = 'held' RETURNING name;
 
 -- name: lock_groups
--- In name order, and after the jobs.
+-- Locks groups in name order, after the jobs.
 SELECT name, state, reason, version, changed_by, changed_at, stop_scope, stop_mode, stop_reason, stopped_by, stopped_at
 FROM leasehold.job_group
 WHERE name = ANY(:names::text[]) ORDER BY name FOR UPDATE;
@@ -109,7 +109,7 @@ WHERE g.state <> 'held'
 RETURNING name, live, version;
 
 -- name: add_cancelled_to_groups
--- For jobs that enter the group cancelled: they do not reopen it, and its hold does not keep them out.
+-- Adds jobs that enter the group cancelled: they do not reopen it, and its hold does not keep them out.
 INSERT INTO leasehold.job_group AS g (name, live)
 SELECT r.name, r.live FROM json_to_recordset(:groups::json) AS r(name text, live bigint) ORDER BY r.name
 ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live

@@ -6,7 +6,7 @@ ORDER BY r.event, r.name, r.task
 ON CONFLICT (event, name, task) DO UPDATE SET seen_at = excluded.seen_at, webhook = excluded.webhook;
 
 -- name: drop_other_listeners
--- What the listeners of these names no longer listen to.
+-- Deletes the listeners of these names that their code no longer registers.
 DELETE FROM leasehold.listener AS l WHERE l.name = ANY(:names::text[]) AND NOT EXISTS (
     SELECT FROM json_to_recordset(:rows::json) AS r(name text, event text, task text)
     WHERE r.name = l.name AND r.event = l.event AND r.task = l.task);
@@ -46,7 +46,7 @@ RETURNING id, listener, event, job_id, task, queue, attempt, group_name, detail,
 DELETE FROM leasehold.outbox WHERE id = ANY(:ids::text[]);
 
 -- name: give_back_outbox
--- Rows that were taken and not tried.
+-- Gives back rows that were taken and not tried.
 UPDATE leasehold.outbox SET tries = tries - 1, due_at = :now WHERE id = ANY(:ids::text[]);
 
 -- name: retry_outbox
@@ -56,7 +56,7 @@ UPDATE leasehold.outbox SET error = :error, due_at = :now + :seconds::double pre
 DELETE FROM leasehold.listener WHERE seen_at < :now - :age::double precision * interval '1 second';
 
 -- name: forget_outbox
--- What could not be delivered for so long, and what waits for listeners that are gone.
+-- Deletes rows that could not be delivered for so long, and those of listeners that are gone.
 DELETE FROM leasehold.outbox AS o WHERE o.at < :now - :age::double precision * interval '1 second'
     OR NOT EXISTS (SELECT FROM leasehold.listener AS l WHERE l.name = o.listener);
 
@@ -73,6 +73,6 @@ SELECT name, url, signing_key, allow_private, source, changed_at FROM leasehold.
 DELETE FROM leasehold.webhook WHERE name = :name RETURNING name;
 
 -- name: drop_lonely_webhooks
--- Webhooks whose listener was forgotten: their code is gone.
+-- Deletes webhooks whose listener was forgotten: their code is gone.
 DELETE FROM leasehold.webhook AS w WHERE w.source = 'code' AND NOT EXISTS (
     SELECT FROM leasehold.listener AS l WHERE l.name = 'webhook:' || w.name);

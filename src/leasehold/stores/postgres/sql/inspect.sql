@@ -85,7 +85,7 @@ LEFT JOIN LATERAL (SELECT j.id FROM leasehold.job AS j WHERE j.id < g.id ORDER B
 LEFT JOIN LATERAL (SELECT j.id FROM leasehold.job AS j WHERE j.id > g.id ORDER BY j.id LIMIT 1) AS a ON true;
 
 -- name: count_states
--- By place, each capped, so that no caller waits for it. For a state with two places the caller adds both.
+-- Counts jobs by place, each capped, so that no caller waits for it. For a state with two places the caller adds both.
 SELECT 'queued' AS state, count(*) AS jobs FROM (SELECT 1 FROM leasehold.ready LIMIT :cap) AS c
 UNION ALL SELECT 'queued', count(*) FROM (SELECT 1 FROM leasehold.lane_place LIMIT :cap) AS c
 UNION ALL SELECT 'running', count(*) FROM (SELECT 1 FROM leasehold.lease LIMIT :cap) AS c
@@ -263,7 +263,7 @@ SELECT number FROM (SELECT j.number FROM (
     WHERE t.name = :tag AND a.seq < :below AND a.seq >= :since) AS j
 
 -- name: walk.tag
--- For its size only.
+-- Counts the jobs with the tag, to estimate the size of this way.
 SELECT number FROM (SELECT 1 AS number FROM leasehold.tag AS t WHERE t.name = :tag
 
 -- name: walk.ids
@@ -275,7 +275,7 @@ SELECT number FROM (SELECT j.number FROM (
     WHERE a.seq < :below AND a.seq >= :since) AS j
 
 -- name: walk.id_range
--- For its size only.
+-- Counts the ids in the range, to estimate the size of this way.
 SELECT number FROM (SELECT 1 AS number FROM leasehold.job AS a WHERE a.id BETWEEN :low::uuid AND :high::uuid
 
 -- name: walk.with_job

@@ -36,7 +36,7 @@ FROM leasehold.rollup WHERE minute > :now - :age::double precision * interval '1
 ORDER BY minute, queue, task, outcome;
 
 -- name: prune_rollups
--- The totals stay.
+-- Deletes old minutes; the totals stay.
 DELETE FROM leasehold.rollup
 WHERE minute > to_timestamp(0) AND minute < :now - :age::double precision * interval '1 second';
 

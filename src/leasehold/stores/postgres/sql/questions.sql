@@ -9,14 +9,14 @@ ON CONFLICT (job_id, key) DO UPDATE SET text = excluded.text, schema = excluded.
     closed_at = NULL, answer = NULL, answered = false, expired = false;
 
 -- name: withdraw_questions
--- Open questions of an earlier attempt that are not repeated.
+-- Closes open questions of an earlier attempt that are not repeated.
 UPDATE leasehold.question SET closed_at = :now WHERE job_id = :id AND closed_at IS NULL AND NOT key = ANY(:keys::text[]);
 
 -- name: find_still_asking
 SELECT DISTINCT job_id FROM leasehold.question WHERE job_id = ANY(:ids::uuid[]) AND closed_at IS NULL;
 
 -- name: close_questions
--- By the end of their job; a secret answer is deleted with it.
+-- Closes the questions of jobs that have ended, and deletes their secret answers.
 UPDATE leasehold.question SET closed_at = coalesce(closed_at, :now), answer = CASE WHEN NOT secret THEN answer END
 WHERE job_id = ANY(:ids::uuid[]) AND (closed_at IS NULL OR (secret AND answer IS NOT NULL));
 
@@ -25,13 +25,13 @@ UPDATE leasehold.question SET answer = :answer::json, answered = true, closed_at
 WHERE job_id = :id AND key = :key AND closed_at IS NULL RETURNING key;
 
 -- name: list_questions
--- A secret answer is for the job alone.
+-- Lists the questions of a job for people: a secret answer is for the job alone.
 SELECT key, text, schema, CASE WHEN NOT secret THEN answer END AS answer, asked_at, closed_at, secret, expires_at,
     expired, answered
 FROM leasehold.question WHERE job_id = :id ORDER BY asked_at, key;
 
 -- name: read_question
--- For the job itself, and for the check of an answer: with a secret answer, and with whether it has expired by now.
+-- Reads a question for the job itself and for the check of an answer: with a secret answer, and whether it has expired.
 SELECT key, text, schema, answer, asked_at, closed_at, secret, expires_at,
     expired OR (closed_at IS NULL AND coalesce(expires_at <= :now, false)) AS expired, answered
 FROM leasehold.question WHERE job_id = :id AND key = :key;
@@ -59,7 +59,7 @@ WHERE q.closed_at IS NULL AND (q.expires_at IS NULL OR q.expires_at > :now) AND 
  ORDER BY q.asked_at, q.job_id, q.key LIMIT :limit
 
 -- name: close_expired_questions
--- Checked again under the lock of their jobs: an answer may have come a moment ago.
+-- Closes expired questions under the lock of their jobs: an answer may have come a moment ago.
 UPDATE leasehold.question SET closed_at = :now, expired = true
 WHERE job_id = ANY(:ids::uuid[]) AND closed_at IS NULL AND expires_at <= :now
 RETURNING job_id, key;

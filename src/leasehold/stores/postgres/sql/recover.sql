@@ -13,7 +13,7 @@ WHERE l.expires_at <= :now + (l.lease_seconds / 3 + least(:sweep, l.lease_second
 ORDER BY l.expires_at, l.job LIMIT :limit;
 
 -- name: find_orphans
--- Of the sites this worker serves, by priority, then age. Only a read: the orphans are taken under their anchors.
+-- Finds orphans of the sites this worker serves, by priority, then age. Only a read: anchors are locked to take them.
 SELECT j.id FROM leasehold.parked AS p,
     LATERAL (SELECT q.id, q.task, q.priority FROM leasehold.job AS q WHERE q.seq = p.job LIMIT 1) AS j,
     LATERAL (SELECT q.site FROM leasehold.execution AS q WHERE q.job = p.job AND q.attempt = p.attempt LIMIT 1) AS x

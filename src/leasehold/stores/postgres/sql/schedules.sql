@@ -1,5 +1,5 @@
 -- name: insert_schedules
--- The new ones. A transaction that declares the same ones at the same time waits here, and finds them there.
+-- Stores the new schedules. A transaction that declares the same ones at the same time waits here and finds them.
 INSERT INTO leasehold.schedule
     (name, task, args, every, cron, tz, missed, overlap, at_start, source, next_at, changed_at)
 SELECT r.name, r.task, r.args::json, r.every, r.cron, r.tz, r.missed, r.overlap, r.at_start, r.source, r.next_at, :now
@@ -8,11 +8,12 @@ FROM json_to_recordset(:schedules::json) AS r(name text, task text, args text, e
 ORDER BY r.name ON CONFLICT (name) DO NOTHING;
 
 -- name: lock_schedules
--- In the order of their names, and before any job.
+-- Locks the schedules in the order of their names, before any job.
 SELECT s.*, :now AS now FROM leasehold.schedule AS s WHERE s.name = ANY(:names::text[]) ORDER BY s.name FOR UPDATE;
 
 -- name: list_schedules
--- With the number of live workers that declare each. A worker that has just started may have no row of its own yet.
+-- Lists the schedules with the number of live workers that declare each. A worker that has just started may have no row
+-- of its own yet.
 SELECT s.*, :now AS now, (
     SELECT count(*) FROM leasehold.schedule_host AS h LEFT JOIN leasehold.worker AS w ON w.worker = h.worker
     WHERE h.schedule = s.name
@@ -20,7 +21,7 @@ SELECT s.*, :now AS now, (
 FROM leasehold.schedule AS s ORDER BY s.name;
 
 -- name: find_schedule_hosts
--- Schedules that other live workers declare as well.
+-- Finds the schedules that other live workers declare as well.
 SELECT DISTINCT h.schedule FROM leasehold.schedule_host AS h LEFT JOIN leasehold.worker AS w ON w.worker = h.worker
 WHERE h.schedule = ANY(:names::text[]) AND h.worker <> :worker AND NOT coalesce(w.draining, false)
   AND coalesce(w.seen_at, h.since) >= :now - :age::double precision * interval '1 second';
@@ -33,7 +34,7 @@ ON CONFLICT (schedule, worker) DO NOTHING;
 DELETE FROM leasehold.schedule_host WHERE worker = :worker;
 
 -- name: forget_schedule_hosts
--- Of workers that ended without leave_schedules.
+-- Deletes the declarations of workers that ended without leave_schedules.
 DELETE FROM leasehold.schedule_host AS h WHERE h.since < :now - :age::double precision * interval '1 second'
   AND NOT EXISTS (SELECT FROM leasehold.worker AS w WHERE w.worker = h.worker
                   AND w.seen_at >= :now - :age::double precision * interval '1 second');
@@ -44,7 +45,7 @@ UPDATE leasehold.schedule SET task = :task, args = :args::json, every = :every, 
 WHERE name = :name;
 
 -- name: move_schedule
--- After its lock: the ticks before next_at have been handled.
+-- Moves a locked schedule on: the ticks before next_at have been handled.
 UPDATE leasehold.schedule SET next_at = :next_at, last_at = coalesce(:last_at, last_at),
     last_job = coalesce(:last_job::uuid, last_job), passed = passed + :passed
 WHERE name = :name;

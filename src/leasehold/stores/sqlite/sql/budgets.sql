@@ -26,14 +26,15 @@ UNION ALL
 SELECT scope, name, unit, lim, spent FROM leasehold_budget WHERE scope = 'group' AND name = :group;
 
 -- name: list_budgets
--- In the order of the key, from a key on, up to a scope.
+-- Lists budgets in the order of the key, from a key on, up to a scope.
 SELECT b.scope, b.name, b.unit, b.lim, b.spent, j.task, j.queue, j.group_name, j.policy
 FROM leasehold_budget AS b LEFT JOIN leasehold_job AS j ON b.scope = 'job' AND j.id = b.name
 WHERE (b.scope, b.name, b.unit) > (:scope, :name, :unit) AND b.scope <= :last
 ORDER BY b.scope, b.name, b.unit LIMIT :limit;
 
 -- name: sum_attempt_spending
--- For limits that count each attempt by itself. The ledger of a job is short, and its key starts with the job's id.
+-- Sums what one attempt spent, for limits that count each attempt by itself. The ledger of a job is short, and its key
+-- starts with the job's id.
 SELECT unit, sum(amount) FROM leasehold_spending WHERE job_id = :id AND attempt = :attempt GROUP BY unit;
 
 -- name: set_limits

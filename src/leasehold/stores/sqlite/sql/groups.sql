@@ -18,11 +18,11 @@ FROM leasehold_job_group AS g WHERE (g.state, g.name) > (:state, :after) AND g.s
 ORDER BY g.state, g.name LIMIT :limit;
 
 -- name: group_versions
--- Of all watched groups, in one read.
+-- Reads the versions of all watched groups at once.
 SELECT name, version FROM leasehold_job_group WHERE name IN (SELECT value FROM json_each(:names));
 
 -- name: read_group_counts
--- The group and its jobs in one statement: counts that are newer than the version would look like no change.
+-- Reads the group and its jobs in one statement: counts that are newer than the version would look like no change.
 SELECT g.name, g.state, g.reason, g.version, g.changed_by, g.changed_at, g.stop_scope, g.stop_mode, g.stop_reason,
     g.stopped_by, g.stopped_at, c.task, c.state AS job_state, c.jobs
 FROM leasehold_job_group AS g LEFT JOIN (
@@ -59,7 +59,7 @@ CROSS JOIN leasehold_job AS j ON j.seq = d.job CROSS JOIN leasehold_outcome AS o
 ORDER BY d.finished_at DESC, d.job DESC;
 
 -- name: count_group_questions
--- From the open questions, which are few. A failed job keeps its questions open: it may be resumed.
+-- Counts from the open questions, which are few. A failed job keeps its questions open: it may be resumed.
 SELECT count(*) AS questions
 FROM leasehold_question AS q INDEXED BY leasehold_question_open CROSS JOIN leasehold_job AS j ON j.id = q.job_id
 WHERE q.closed_at IS NULL AND j.group_name = :name
@@ -91,7 +91,7 @@ UPDATE leasehold_job_group SET state = 'active', reason = NULL, version = versio
 WHERE name = :name AND state = 'held' RETURNING name;
 
 -- name: lock_groups
--- In name order, and after the jobs.
+-- Locks groups in name order, after the jobs.
 SELECT name, state, reason, version, changed_by, changed_at, stop_scope, stop_mode, stop_reason, stopped_by, stopped_at
 FROM leasehold_job_group
 WHERE name IN (SELECT value FROM json_each(:names)) ORDER BY name;
@@ -107,7 +107,7 @@ WHERE g.state <> 'held'
 RETURNING name, live, version;
 
 -- name: add_cancelled_to_groups
--- For jobs that enter the group cancelled: they do not reopen it, and its hold does not keep them out.
+-- Adds jobs that enter the group cancelled: they do not reopen it, and its hold does not keep them out.
 INSERT INTO leasehold_job_group AS g (name, live)
 SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.live') FROM json_each(:groups) AS r WHERE true
 ON CONFLICT (name) DO UPDATE SET version = g.version + 1, live = g.live + excluded.live

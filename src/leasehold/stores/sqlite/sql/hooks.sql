@@ -6,7 +6,7 @@ FROM json_each(:rows) AS r WHERE true
 ON CONFLICT (event, name, task) DO UPDATE SET seen_at = excluded.seen_at, webhook = excluded.webhook;
 
 -- name: drop_other_listeners
--- What the listeners of these names no longer listen to.
+-- Deletes the listeners of these names that their code no longer registers.
 DELETE FROM leasehold_listener WHERE name IN (SELECT value FROM json_each(:names)) AND (name, event, task) NOT IN (
     SELECT json_extract(value, '$.name'), json_extract(value, '$.event'), json_extract(value, '$.task')
     FROM json_each(:rows));
@@ -47,7 +47,7 @@ RETURNING id, listener, event, job_id, task, queue, attempt, group_name, detail,
 DELETE FROM leasehold_outbox WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: give_back_outbox
--- Rows that were taken and not tried.
+-- Gives back rows that were taken and not tried.
 UPDATE leasehold_outbox SET tries = tries - 1, due_at = :now WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: retry_outbox
@@ -57,7 +57,7 @@ UPDATE leasehold_outbox SET error = :error, due_at = :now + CAST(round(:seconds 
 DELETE FROM leasehold_listener WHERE seen_at < :now - CAST(round(:age * 1e6) AS INTEGER);
 
 -- name: forget_outbox
--- What could not be delivered for so long, and what waits for listeners that are gone.
+-- Deletes rows that could not be delivered for so long, and those of listeners that are gone.
 DELETE FROM leasehold_outbox WHERE at < :now - CAST(round(:age * 1e6) AS INTEGER)
     OR listener NOT IN (SELECT l.name FROM leasehold_listener AS l);
 
@@ -74,6 +74,6 @@ SELECT name, url, signing_key, allow_private, source, changed_at FROM leasehold_
 DELETE FROM leasehold_webhook WHERE name = :name RETURNING name;
 
 -- name: drop_lonely_webhooks
--- Webhooks whose listener was forgotten: their code is gone.
+-- Deletes webhooks whose listener was forgotten: their code is gone.
 DELETE FROM leasehold_webhook AS w WHERE w.source = 'code' AND NOT EXISTS (
     SELECT 1 FROM leasehold_listener AS l WHERE l.name = 'webhook:' || w.name);

@@ -44,7 +44,7 @@ SELECT g.value, (SELECT max(j.id) FROM leasehold_job AS j WHERE j.id < g.value) 
 FROM json_each(:ids) AS g;
 
 -- name: count_states
--- By place, each capped, so that no caller waits for it. For a state with two places the caller adds both.
+-- Counts jobs by place, each capped, so that no caller waits for it. For a state with two places the caller adds both.
 SELECT 'queued' AS state, count(*) AS jobs FROM (SELECT 1 FROM leasehold_ready LIMIT :cap) AS c
 UNION ALL SELECT 'queued', count(*) FROM (SELECT 1 FROM leasehold_lane_place LIMIT :cap) AS c
 UNION ALL SELECT 'running', count(*) FROM (SELECT 1 FROM leasehold_lease LIMIT :cap) AS c
@@ -233,7 +233,7 @@ SELECT number FROM (SELECT j.number FROM (
     WHERE t.name = :tag AND a.seq < :below AND a.seq >= :since) AS j
 
 -- name: walk.tag
--- For its size only.
+-- Counts the jobs with the tag, to estimate the size of this way.
 SELECT number FROM (SELECT 1 AS number FROM leasehold_tag AS t WHERE t.name = :tag
 
 -- name: walk.ids
@@ -243,7 +243,7 @@ SELECT number FROM (SELECT j.number FROM (
     WHERE a.id BETWEEN :low AND :high AND +a.seq < :below AND +a.seq >= :since) AS j
 
 -- name: walk.id_range
--- For its size only.
+-- Counts the ids in the range, to estimate the size of this way.
 SELECT number FROM (SELECT 1 AS number FROM leasehold_job AS a WHERE a.id BETWEEN :low AND :high
 
 -- name: walk.with_job

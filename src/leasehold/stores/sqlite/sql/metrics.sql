@@ -34,7 +34,7 @@ FROM leasehold_rollup WHERE minute > max(0, :now - CAST(round(:age * 1e6) AS INT
 ORDER BY minute, queue, task, outcome;
 
 -- name: prune_rollups
--- The totals stay.
+-- Deletes old minutes; the totals stay.
 DELETE FROM leasehold_rollup WHERE minute > 0 AND minute < :now - CAST(round(:age * 1e6) AS INTEGER);
 
 -- name: list_ready_ages

@@ -12,7 +12,7 @@ WHERE l.expires_at <= :now + (l.lease_seconds / 3 + min(:sweep, l.lease_seconds 
 ORDER BY l.expires_at, l.job LIMIT :limit;
 
 -- name: find_orphans
--- Of the sites this worker serves, by priority, then age. Only a read: the orphans are taken under their anchors.
+-- Finds orphans of the sites this worker serves, by priority, then age. Only a read: anchors are locked to take them.
 SELECT j.id FROM leasehold_parked AS p CROSS JOIN leasehold_job AS j ON j.seq = p.job
 CROSS JOIN leasehold_execution AS x ON x.job = p.job AND x.attempt = p.attempt
 WHERE p.state = 4 AND x.site IN (SELECT value FROM json_each(:sites))

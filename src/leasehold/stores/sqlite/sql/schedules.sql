@@ -1,5 +1,5 @@
 -- name: insert_schedules
--- The new ones. A transaction that declares the same ones at the same time waits here, and finds them there.
+-- Stores the new schedules. A transaction that declares the same ones at the same time waits here and finds them.
 INSERT INTO leasehold_schedule
     (name, task, args, every, cron, tz, missed, overlap, at_start, source, next_at, changed_at)
 SELECT json_extract(value, '$.name'), json_extract(value, '$.task'), json_extract(value, '$.args'),
@@ -10,11 +10,12 @@ FROM json_each(:schedules) WHERE true
 ORDER BY json_extract(value, '$.name') ON CONFLICT (name) DO NOTHING;
 
 -- name: lock_schedules
--- In the order of their names, and before any job.
+-- Locks the schedules in the order of their names, before any job.
 SELECT s.*, :now AS now FROM leasehold_schedule AS s WHERE s.name IN (SELECT value FROM json_each(:names)) ORDER BY s.name;
 
 -- name: list_schedules
--- With the number of live workers that declare each. A worker that has just started may have no row of its own yet.
+-- Lists the schedules with the number of live workers that declare each. A worker that has just started may have no row
+-- of its own yet.
 SELECT s.*, :now AS now, (
     SELECT count(*) FROM leasehold_schedule_host AS h LEFT JOIN leasehold_worker AS w ON w.worker = h.worker
     WHERE h.schedule = s.name
@@ -22,7 +23,7 @@ SELECT s.*, :now AS now, (
 FROM leasehold_schedule AS s ORDER BY s.name;
 
 -- name: find_schedule_hosts
--- Schedules that other live workers declare as well.
+-- Finds the schedules that other live workers declare as well.
 SELECT DISTINCT h.schedule FROM leasehold_schedule_host AS h LEFT JOIN leasehold_worker AS w ON w.worker = h.worker
 WHERE h.schedule IN (SELECT value FROM json_each(:names)) AND h.worker <> :worker AND NOT coalesce(w.draining, 0)
   AND coalesce(w.seen_at, h.since) >= :now - CAST(round(:age * 1e6) AS INTEGER);
@@ -35,7 +36,7 @@ SELECT value, :worker, :now FROM json_each(:names) WHERE true ON CONFLICT (sched
 DELETE FROM leasehold_schedule_host WHERE worker = :worker;
 
 -- name: forget_schedule_hosts
--- Of workers that ended without leave_schedules.
+-- Deletes the declarations of workers that ended without leave_schedules.
 DELETE FROM leasehold_schedule_host WHERE since < :now - CAST(round(:age * 1e6) AS INTEGER)
   AND NOT EXISTS (SELECT 1 FROM leasehold_worker AS w WHERE w.worker = leasehold_schedule_host.worker
                   AND w.seen_at >= :now - CAST(round(:age * 1e6) AS INTEGER));
@@ -46,7 +47,7 @@ UPDATE leasehold_schedule SET task = :task, args = :args, every = :every, cron =
 WHERE name = :name;
 
 -- name: move_schedule
--- After its lock: the ticks before next_at have been handled.
+-- Moves a locked schedule on: the ticks before next_at have been handled.
 UPDATE leasehold_schedule SET next_at = :next_at, last_at = coalesce(:last_at, last_at),
     last_job = coalesce(:last_job, last_job), passed = passed + :passed
 WHERE name = :name;
