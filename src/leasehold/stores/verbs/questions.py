@@ -115,7 +115,7 @@ def _expire(session: Session, ids: list[str]) -> list[Job]:
 
 def _still_open(session: Session, ids: list[str]) -> set[str]:
     """Which of these jobs have open questions now."""
-    return {row[0] for row in session.tuples("find_still_asking", ids=ids)} if ids else set()
+    return {row[0] for row in session.tuples("find_jobs_with_open_questions", ids=ids)} if ids else set()
 
 
 def _decoded(answer: str) -> Any:

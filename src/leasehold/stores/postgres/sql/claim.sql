@@ -22,10 +22,10 @@ plain AS (
         ORDER BY p.priority DESC, p.available_at, p.seq LIMIT 1) AS h)
 
 -- part: ticket_groups
--- The same over tickets, of the gates in `asked`.
+-- The same over tickets, of the gates in `ticket_gates`.
 lane AS (
     SELECT o.id AS gate, h.priority, h.available_at
-    FROM asked AS o, LATERAL (SELECT t.priority, t.available_at
+    FROM ticket_gates AS o, LATERAL (SELECT t.priority, t.available_at
         FROM leasehold.ticket AS t WHERE t.gate = o.id ORDER BY t.priority DESC, t.available_at LIMIT 1) AS h
     UNION ALL
     SELECT r.gate, h.priority, h.available_at
@@ -78,7 +78,7 @@ ORDER BY t.priority DESC, t.available_at, t.seq
 WITH RECURSIVE given AS MATERIALIZED (SELECT :queues::text[] AS queues, :tasks::text[] AS tasks),
 -- include: listed_gates
 , open AS MATERIALIZED (SELECT id FROM listed WHERE plain),
-asked AS MATERIALIZED (SELECT id FROM open UNION ALL SELECT 0),
+ticket_gates AS MATERIALIZED (SELECT id FROM open UNION ALL SELECT 0),
 -- include: ready_groups
 ,
 -- include: ticket_groups
@@ -93,7 +93,7 @@ UNION ALL
 -- name: find_limited_groups
 -- The same over gates with limits that were found open: groups of due work behind them.
 WITH RECURSIVE open AS MATERIALIZED (SELECT id FROM unnest((SELECT :gates::bigint[])) AS g(id)),
-asked AS MATERIALIZED (SELECT id FROM open),
+ticket_gates AS MATERIALIZED (SELECT id FROM open),
 -- include: ready_groups
 ,
 -- include: ticket_groups
@@ -199,10 +199,10 @@ share AS MATERIALIZED (
 -- dropped, a row without an id is returned.
 WITH given AS MATERIALIZED (
     SELECT :gates::bigint[] AS gates, :priorities::smallint[] AS priorities, :open::bigint[] AS open,
-        :limit::integer AS room, greatest(:limit::integer, 200) AS asked,
+        :limit::integer AS room, greatest(:limit::integer, 200) AS most_tickets,
         (SELECT min(p) FROM unnest(:priorities::smallint[]) AS p) AS floor),
 share AS MATERIALIZED (
-    SELECT g.gate, g.priority, given.asked AS most
+    SELECT g.gate, g.priority, given.most_tickets AS most
     FROM given, unnest(given.gates, given.priorities) AS g(gate, priority)
     WHERE cardinality(given.gates) <= 4
     UNION ALL
@@ -211,9 +211,9 @@ share AS MATERIALIZED (
         FROM given, unnest(given.gates, given.priorities) AS g(gate, priority), LATERAL (
             SELECT k.available_at FROM leasehold.ticket AS k
             WHERE k.gate = g.gate AND k.priority = g.priority AND k.available_at <= :now
-            ORDER BY k.available_at LIMIT given.asked) AS c
+            ORDER BY k.available_at LIMIT given.most_tickets) AS c
         WHERE cardinality(given.gates) > 4
-        ORDER BY g.priority DESC, c.available_at LIMIT (SELECT asked * 2 FROM given)) AS f
+        ORDER BY g.priority DESC, c.available_at LIMIT (SELECT most_tickets * 2 FROM given)) AS f
     GROUP BY f.gate, f.priority),
 tickets AS MATERIALIZED (
     SELECT c.tid, c.lane, c.priority
@@ -221,7 +221,7 @@ tickets AS MATERIALIZED (
         SELECT k.ctid AS tid, k.lane, k.priority, k.available_at FROM leasehold.ticket AS k
         WHERE k.gate = g.gate AND k.priority = g.priority AND k.available_at <= :now
         ORDER BY k.available_at LIMIT g.most FOR UPDATE SKIP LOCKED) AS c
-    ORDER BY c.priority DESC, c.available_at LIMIT (SELECT asked FROM given)),
+    ORDER BY c.priority DESC, c.available_at LIMIT (SELECT most_tickets FROM given)),
 lanes AS MATERIALIZED (
     -- A job that has started and is queued again holds its lane, and is its head.
     SELECT t.lane, t.tids, given.floor, h.token, h.gate, h.priority, h.due, h.available_at, h.lane_at, h.seq,

@@ -12,7 +12,7 @@ ON CONFLICT (job_id, key) DO UPDATE SET text = excluded.text, schema = excluded.
 -- Closes open questions of an earlier attempt that are not repeated.
 UPDATE leasehold.question SET closed_at = :now WHERE job_id = :id AND closed_at IS NULL AND NOT key = ANY(:keys::text[]);
 
--- name: find_still_asking
+-- name: find_jobs_with_open_questions
 SELECT DISTINCT job_id FROM leasehold.question WHERE job_id = ANY(:ids::uuid[]) AND closed_at IS NULL;
 
 -- name: close_questions

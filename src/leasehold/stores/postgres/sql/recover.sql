@@ -40,7 +40,7 @@ SELECT count(*) AS leases FROM leasehold.lease;
 -- Jobs whose time is over and that no worker runs. Only jobs with such limits: the index leads with the time. Whether a
 -- job that had to start by now has started is checked under the lock. And jobs with a question that was not answered in
 -- time: one read for both, every few seconds.
-(SELECT j.id, false AS asked
+(SELECT j.id, false AS of_question
  FROM leasehold.time_limit AS t, LATERAL (SELECT q.id FROM leasehold.job AS q WHERE q.seq = t.job LIMIT 1) AS j
  WHERE t.due_at <= :now AND NOT EXISTS (SELECT FROM leasehold.lease AS l WHERE l.job = t.job OFFSET 0)
    AND NOT EXISTS (SELECT FROM leasehold.parked AS p WHERE p.job = t.job AND p.state = 4 OFFSET 0)
