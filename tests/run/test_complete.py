@@ -247,7 +247,7 @@ def test_a_handler_that_outlives_its_worker_ends_instead_of_waiting_for_ever(app
 
 def test_success_wins_over_a_pause_that_came_before_it(app, effects, monkeypatch):
     """The handler has not heard of it yet: what it has done counts."""
-    monkeypatch.setattr(LeaseKeeper, "expect_flag", lambda keeper: None)
+    monkeypatch.setattr(LeaseKeeper, "expect_stop_request", lambda keeper: None)
 
     @app.task
     async def work(ctx: Context) -> str:

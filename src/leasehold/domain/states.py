@@ -65,7 +65,8 @@ class Trigger(StrEnum):
 
 
 class Flag(StrEnum):
-    """A stop requested of a running job. The stronger wins; the worker gets it by a wake-up or its next renewal."""
+    """What an operator requested of a running job. The stronger request wins; the worker gets it by a wake-up or its
+    next renewal."""
 
     FINISH = "finish"
     """Let the attempt end, but do not retry it."""

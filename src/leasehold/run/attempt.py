@@ -34,7 +34,9 @@ from leasehold.run.questions import is_park
 from leasehold.run.state import StreamWriter, current_run
 from leasehold.tasks.definition import TaskDefinition
 
-StopCause = Literal["flag", "drain", "timeout", "deadline", "lost", "late", "unrenewed", "stalled", "exited"]
+StopCause = Literal[
+    "requested", "drain", "timeout", "deadline", "lost", "late", "unrenewed", "stalled", "exited"
+]
 
 NOTHING = Success()
 
@@ -135,7 +137,7 @@ class Attempt(HandlerState):
             self.stop("late")
         elif self.limit_at is not None and now >= self.limit_at:
             self.stop(self.limit_cause)
-        if self.stop_requested:
+        if self.must_stop:
             raise StopRequested
         if has_rules and self.wants_file and self.journal is not None and not self.journal.has_folder:
             # Refuse before the work is done, not after it. A worker whose own tasks need a folder does not even start.

@@ -195,10 +195,10 @@ class RunFacts(Reports):
     @property
     def stop_requested(self) -> bool:
         """Whether the attempt should end: it was cancelled, paused, drained or timed out, or its lease is lost."""
-        return self._run.stop_requested
+        return self._run.must_stop
 
     def raise_if_stopped(self) -> None:
-        """Raise `StopRequested` if a stop of the job was requested."""
+        """Raise `StopRequested` if the attempt should end; see `stop_requested`."""
         self._run.raise_if_stopped()
 
     @property

@@ -140,7 +140,7 @@ class ExternalAttempt(Attempt):
         self._begin_time(now - (age or 0.0))
         if grant.stop_requested in (Flag.PAUSE, Flag.CANCEL):
             self.flag = Flag(grant.stop_requested)
-            self.stop("flag")
+            self.stop("requested")
         elif now >= self.lease_until:
             self.stop("late")
         elif self.limit_at is not None and now >= self.limit_at:

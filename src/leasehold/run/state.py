@@ -203,28 +203,29 @@ class RunState:
     """The attempt has acquired units while it ran: its end may let other jobs start."""
     waits_for: tuple[str, ...] = ()
     """What the attempt is waiting for, in words, for `why`."""
-    stop_requested = False
+    must_stop = False
+    """The attempt should end, for whatever cause: a request, a drain, its time or a lost lease."""
     _event: threading.Event | None = None
     """Made only for a wait: most attempts never wait."""
 
     # -- stop ------------------------------------------------------------------------------------------------------
     def request_stop(self) -> None:
-        # First the flag, then the look for an event; `wait` does it the other way round, so neither misses the other.
-        self.stop_requested = True
+        # Set `must_stop` before looking for an event; `wait` does it the other way round, so neither misses the other.
+        self.must_stop = True
         if self._event is not None:
             self._event.set()
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until a stop is requested, at most this long; returns whether one is."""
+        """Sleep until the attempt must stop, at most this long; returns whether it must."""
         event = self._event
         if event is None:
             event = self._event = threading.Event()
-        if self.stop_requested:
+        if self.must_stop:
             event.set()
         return event.wait(seconds)
 
     def raise_if_stopped(self) -> None:
-        if self.stop_requested:
+        if self.must_stop:
             raise StopRequested
 
     def exited(self, error: BaseException) -> None:
@@ -243,14 +244,14 @@ class RunState:
 
     # -- trouble ---------------------------------------------------------------------------------------------------
     def patiently(self, ask: Callable[[], T]) -> T:
-        """Repeat the call while the database is away, until a stop is requested, as it is when the lease runs out: a
+        """Repeat the call while the database is away, until the attempt must stop, as when its lease runs out: a
         computed result must not be lost. Only for calls that may be repeated."""
         pause = 0.1
         while True:
             try:
                 return ask()
             except DatabaseUnreachable as error:
-                if self.stop_requested:
+                if self.must_stop:
                     raise StopRequested from error
             self.wait(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, 2.0)

@@ -54,11 +54,11 @@ class Attempts:
             if attempt.definition.external is not None:
                 self.stop(attempt, "drain")
 
-    def on_flag(self, attempt: Attempt, flag: Flag) -> None:
+    def on_stop_request(self, attempt: Attempt, flag: Flag) -> None:
         """Called by the keeper, in its thread."""
         if flag is not Flag.FINISH and not attempt.settled_at:
             log_job(logging.INFO, attempt.grant, "%s requested", flag.value)
-            self.stop(attempt, "flag")
+            self.stop(attempt, "requested")
 
     def on_lost(self, attempt: Attempt) -> None:
         """Called by the keeper, in its thread."""

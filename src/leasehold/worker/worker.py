@@ -310,7 +310,7 @@ class Worker:
             self.request_drain()
 
     def _listen(self) -> Wakeups:
-        """A worker without claims needs no connection to listen on: the keeper reads the flags of its attempts."""
+        """Open the wake-ups. A worker without claims needs no connection for them: its keeper reads stop requests."""
         claims = self.settings.claims
         return self._store.wakeups(self.settings.listen_url) if claims else self._store.near_wakeups()
 
@@ -322,7 +322,7 @@ class Worker:
 
     def _received(self, loop: asyncio.AbstractEventLoop, hint: Hint) -> None:
         if Hint.STOP in hint:
-            self.keeper.expect_flag()
+            self.keeper.expect_stop_request()
         if Hint.WORK in hint:
             self._call_on(loop, self._changed.set)
         if Hint.HOOKS in hint:

@@ -234,10 +234,10 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         answer += [Renewal(job_id, None, extended=False) for name in failed for job_id, _ in parts[name]]
         return answer
 
-    def read_flags(self, leases: Mapping[str, tuple[int, int]]) -> dict[str, Flag]:
+    def read_stop_requests(self, leases: Mapping[str, tuple[int, int]]) -> dict[str, Flag]:
         answer: dict[str, Flag] = {}
         parts = self._by_holder(leases.items(), lambda lease: lease[0])
-        self._each(parts, lambda store, some: answer.update(store.read_flags(dict(some))))
+        self._each(parts, lambda store, some: answer.update(store.read_stop_requests(dict(some))))
         return answer
 
     def settle(self, endings: Sequence[Ending], *, wait: bool = True) -> Settled:

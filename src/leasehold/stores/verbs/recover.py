@@ -13,7 +13,7 @@ from leasehold.domain.records import Reaped
 from leasehold.domain.settle import settle_lost, time_is_over
 from leasehold.domain.states import Flag, Trigger, allowed
 from leasehold.stores.database.database import Columns, Records, Session
-from leasehold.stores.database.places import FLAGS, START_BY, as_stored, record_of
+from leasehold.stores.database.places import START_BY, STOP_OF_NUMBER, as_stored, record_of
 from leasehold.stores.verbs.claim import grant_of
 from leasehold.stores.verbs.dependencies import without_locked_children
 from leasehold.stores.verbs.locking import find_progress, lock_held_skip_locked, lock_skip_locked
@@ -155,12 +155,14 @@ class RenewVerbs(Verbs):
         if not held:
             return []
         renewed = self._ask("renew", held)
-        answer = [Renewal(job_id, FLAGS[stop]) for job_id, stop in renewed.items()]
+        answer = [Renewal(job_id, STOP_OF_NUMBER[stop]) for job_id, stop in renewed.items()]
         missing = {job_id: token for job_id, token in held.items() if job_id not in renewed}
         if missing:
             # The statement does not wait: a lease that it skipped is locked or lost. A read finds out which.
             locked = self._ask("find_leases", missing)
-            answer += [Renewal(job_id, FLAGS[stop], extended=False) for job_id, stop in locked.items()]
+            answer += [
+                Renewal(job_id, STOP_OF_NUMBER[stop], extended=False) for job_id, stop in locked.items()
+            ]
         return answer
 
     def _ask(self, statement: str, leases: Mapping[str, int]) -> dict[str, int]:
@@ -169,15 +171,15 @@ class RenewVerbs(Verbs):
             self._database.single(lambda session: session.tuples(statement, leases=columns), idempotent=True)
         )
 
-    def read_flags(self, leases: Mapping[str, tuple[int, int]]) -> dict[str, Flag]:
+    def read_stop_requests(self, leases: Mapping[str, tuple[int, int]]) -> dict[str, Flag]:
         """The stop requests on these leases, given as id, sequence number and token. The call only reads: it extends no
         lease and does not report lost ones."""
         if not leases:
             return {}
         ids = {seq: job_id for job_id, (seq, _) in leases.items()}
         held = Columns(jobs=list(ids), tokens=[token for _, token in leases.values()])
-        rows = self._database.read(lambda session: session.tuples("read_flags", leases=held))
-        return {ids[seq]: flag for seq, stop in rows if (flag := FLAGS[stop]) is not None}
+        rows = self._database.read(lambda session: session.tuples("read_stop_requests", leases=held))
+        return {ids[seq]: flag for seq, stop in rows if (flag := STOP_OF_NUMBER[stop]) is not None}
 
     def record_site(self, job_id: str, token: int, site: str, name: str) -> bool:
         """Record where an execution will live, before it starts. False: the lease is lost, so the execution must not

@@ -123,7 +123,9 @@ def find_marks_of_running(session: Session, parents: Iterable[str]) -> Marks:
     finds the follow-ups, an earlier stop is seen here."""
     ids = sorted(set(parents))
     seqs = [row[0] for row in session.tuples("lock_runs", ids=ids)] if ids else []
-    return find_marks(session, [row[0] for row in session.tuples("find_flagged", seqs=seqs)] if seqs else [])
+    return find_marks(
+        session, [row[0] for row in session.tuples("find_stop_requested", seqs=seqs)] if seqs else []
+    )
 
 
 def find_stopping(session: Session, jobs: Iterable[NewJob]) -> Mapping[str, StopMark]:

@@ -242,7 +242,7 @@ class ProcessAttempt(Attempt):
         try:
             self._child = child
             child.extend(self._expires_at)
-            if self.stop_requested:  # since before the child could be notified
+            if self.must_stop:  # since before the child could be notified
                 child.stop(self._grace())
             child.serve()
             return self._judged(child)
@@ -276,7 +276,7 @@ class ProcessAttempt(Attempt):
     def _judged(self, child: Child) -> Success:
         if child.message is not None:
             return self._as_reported(child.message)
-        if self.stop_requested:
+        if self.must_stop:
             raise StopRequested
         if child.expired:
             raise EndedAs(HandedBack("its lease could not be renewed"))

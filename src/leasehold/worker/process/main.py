@@ -159,7 +159,7 @@ class ChildAttempt(Attempt):
         threads = HandlerThreads(THREADS)
         # The part of a store that attempts use: `ctx` reaches nothing else.
         store = cast("JobStore", RemoteStore(link, message.has_folder))
-        journal = Journal(store, "", threads, BatchWriter(), lambda *_: self.stop("flag"))
+        journal = Journal(store, "", threads, BatchWriter(), lambda *_: self.stop("requested"))
         now = time.monotonic()
         super().__init__(message.grant, definition, now, now, journal, self.remote_writer)
 
@@ -190,14 +190,14 @@ class ChildAttempt(Attempt):
         guard.start()
         self._loop = loop
         self.task = asyncio.create_task(self.run(self._ended))
-        if self.stop_requested:
+        if self.must_stop:
             self.task.cancel()
         await asyncio.wait([self.task])
         guard.stop()
 
     def stop_from_outside(self) -> None:
         """Runs in the link's thread."""
-        self.stop("flag")
+        self.stop("requested")
         if not self.definition.is_async:
             if self._interrupt.armed:
                 self._interrupt.emit()

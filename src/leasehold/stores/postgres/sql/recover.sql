@@ -68,7 +68,7 @@ SELECT j.id, l.stop FROM unnest(:leases.ids::uuid[], :leases.tokens::bigint[]) A
     SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j, LATERAL (
     SELECT q.stop FROM leasehold.lease AS q WHERE q.job = j.seq AND q.token = r.token LIMIT 1) AS l;
 
--- name: read_flags
+-- name: read_stop_requests
 -- One probe per lease, by its key.
 SELECT l.job, l.stop FROM unnest(:leases.jobs::bigint[], :leases.tokens::bigint[]) AS r(job, token), LATERAL (
     SELECT q.job, q.stop FROM leasehold.lease AS q WHERE q.job = r.job AND q.token = r.token LIMIT 1) AS l

@@ -24,7 +24,7 @@ ON CONFLICT (job_id, scope) DO UPDATE SET reason = excluded.reason, actor = excl
 -- several transactions may store follow-ups of one attempt at a time.
 SELECT j.seq FROM leasehold.job AS j WHERE j.id = ANY(:ids::uuid[]) ORDER BY j.seq FOR SHARE;
 
--- name: find_flagged
+-- name: find_stop_requested
 -- The jobs among them with a stop request. After the lock, in a statement of its own: one that had to wait for the lock
 -- would still see the flags from before.
 SELECT j.id FROM leasehold.job AS j WHERE j.seq = ANY(:seqs::bigint[]) AND coalesce(

@@ -62,7 +62,7 @@ RETURNING (SELECT q.id FROM leasehold_job AS q WHERE q.seq = job), stop;
 SELECT j.id, l.stop FROM json_each(:leases) AS r CROSS JOIN leasehold_job AS j ON j.id = json_extract(r.value, '$[0]')
 CROSS JOIN leasehold_lease AS l ON l.job = j.seq AND l.token = json_extract(r.value, '$[1]');
 
--- name: read_flags
+-- name: read_stop_requests
 -- One probe per lease, by its key.
 SELECT l.job, l.stop FROM json_each(:leases) AS r
 CROSS JOIN leasehold_lease AS l ON l.job = json_extract(r.value, '$[0]') AND l.token = json_extract(r.value, '$[1]')

@@ -23,7 +23,7 @@ ON CONFLICT (job_id, scope) DO UPDATE SET reason = excluded.reason, actor = excl
 -- This connection is the writer: a stop that flags these attempts from now on finds what is stored in this transaction.
 SELECT j.seq FROM leasehold_job AS j WHERE j.id IN (SELECT value FROM json_each(:ids));
 
--- name: find_flagged
+-- name: find_stop_requested
 -- The jobs among them with a stop request.
 SELECT j.id FROM leasehold_job AS j WHERE j.seq IN (SELECT value FROM json_each(:seqs)) AND coalesce(
     (SELECT p.stop FROM leasehold_lease AS p WHERE p.job = j.seq),
