@@ -167,7 +167,7 @@ def test_a_result_that_cannot_be_stored_is_refused_before_the_block_runs(app, ef
     job = work.enqueue()
     burst(app)
     assert (job.refresh().state, job.__row__.attempt, effects.seen()) == (State.FAILED, 1, [])
-    assert "unstorable result" in job.error
+    assert "the result is not serializable" in job.error
 
 
 @pytest.mark.parametrize("colour", ["async", "plain"])

@@ -234,7 +234,7 @@ def _normal(verb: str, answer: Any) -> Any:
         case Enqueued():
             return (answer.id, answer.created)
         case Settled():
-            assert not answer.unstorable
+            assert not answer.not_serializable
             return (tuple(answer.accepted), tuple(answer.fenced))
         case Reaped():
             return (answer.id, answer.worker, answer.state, answer.orphan)

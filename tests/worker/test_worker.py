@@ -156,7 +156,7 @@ def test_a_result_that_cannot_be_stored_fails_its_own_job_only(app):
     burst(app)
     states = [job.refresh().state for job in jobs]
     assert states == [State.SUCCEEDED] * 3 + [State.FAILED] + [State.SUCCEEDED] * 2
-    assert "unstorable result" in jobs[3].error
+    assert "the result is not serializable" in jobs[3].error
 
 
 def test_an_attempt_that_takes_too_long_is_stopped_and_timed_out(app):

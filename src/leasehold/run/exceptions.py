@@ -31,7 +31,7 @@ def outcome_of(error: BaseException, definition: TaskDefinition) -> Outcome:
         case InvalidArguments():
             return Failure(f"its arguments no longer fit: {error}", final=True)
         case NotSerializable():
-            return Failure(f"unstorable result: {error}", final=True)
+            return Failure(f"the result is not serializable: {error}", final=True)
         case InvalidInput():
             # The same call would be refused again.
             return Failure(describe(error), final=True)

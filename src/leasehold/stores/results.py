@@ -42,7 +42,7 @@ class Settled:
     accepted: list[str]
     fenced: list[str]
     """The lease was lost before: nothing was written."""
-    unstorable: list[str]
+    not_serializable: list[str]
     """Accepted, but as failed: the database refused the result."""
     locked: list[str] = field(default_factory=list)
     """Still held, but their rows are locked: nothing was written. Only for a settle that does not wait."""

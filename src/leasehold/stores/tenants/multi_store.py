@@ -250,7 +250,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             settled = store.settle(some, wait=wait)
             whole.accepted.extend(settled.accepted)
             whole.fenced.extend(settled.fenced)
-            whole.unstorable.extend(settled.unstorable)
+            whole.not_serializable.extend(settled.not_serializable)
             whole.locked.extend(settled.locked)
             decided.update(settled.decided)
             freed = freed or settled.freed
