@@ -48,8 +48,8 @@ def test_a_lease_that_was_held_but_not_extended_is_believed_no_longer_and_asked_
     keeper = LeaseKeeper(store, attempts, lambda: True)
     definition = TaskDefinition(work, "work", TaskSettings(lease=LEASE))
     run = Attempt(GRANT, definition, time.monotonic(), time.monotonic())
-    assert run.heartbeat > PATIENCE + RENEW_AGAIN_WITHIN
-    believed, run.renew_at = run.lease_until, time.monotonic()
+    assert run.renew_every > PATIENCE + RENEW_AGAIN_WITHIN
+    believed, run.renew_at = run.usable_until, time.monotonic()
     attempts.held["a"] = run
     keeper.start()
     try:
@@ -58,14 +58,14 @@ def test_a_lease_that_was_held_but_not_extended_is_believed_no_longer_and_asked_
         # The next question comes when the first answer has been dealt with.
         second = store.requested.get(timeout=PATIENCE)
         assert second - first >= RENEW_AGAIN_WITHIN / 2, "it does not spin either"
-        assert run.lease_until == believed
+        assert run.usable_until == believed
         assert (run.flag, run.cause, run.must_stop) == (Flag.PAUSE, "requested", True)
         store.given.put(Renewal("a", Flag.PAUSE))
     finally:
         keeper.stop()
         loop.close()
-    assert run.lease_until > believed
-    assert run.renew_at >= second + run.heartbeat - PATIENCE
+    assert run.usable_until > believed
+    assert run.renew_at >= second + run.renew_every - PATIENCE
 
 
 class Flags:

@@ -357,7 +357,7 @@ class PartlyStored(LeaseholdError):
 
 class AtCapacity(LeaseholdError):
     """`run_now` found every place of the task taken; nothing was stored. `holders` lists the attempts that
-    take them (`job_id`, `worker`, `since`, `lease_until`), `retry_after` is a hint in seconds.
+    take them (`job_id`, `worker`, `started_at`, `lease_expires_at`), `retry_after` is a hint in seconds.
 
     Remedy: Try again after `retry_after` seconds, raise `max_running`, or enqueue the job."""
 

@@ -48,19 +48,19 @@ class Attempt(HandlerState):
     """On the monotonic clock; 0: it is held, and has not begun."""
     deadline_at: float | None = None
     """On the monotonic clock: when the whole job must have ended."""
-    limit_at: float | None = None
+    time_out_at: float | None = None
     """When the attempt has used up its time, or the job's deadline passes. Known once it has begun."""
-    limit_cause: StopCause = "timeout"
+    time_out_cause: StopCause = "timeout"
     task: asyncio.Task[None] | None = None
     """Set only while an async handler runs: the task refers to us, and a busy worker rarely collects cycles."""
     flag: Flag | None = None
     cause: StopCause | None = None
-    stopped_at = 0.0
-    settled_at = 0.0
+    stop_began_at = 0.0
+    ended_at = 0.0
     """On the monotonic clock: when its ending was decided and went to the settler, or it was dropped; 0: not yet."""
-    refused = False
+    ending_not_stored = False
     """The database has not taken its ending."""
-    abandoned = False
+    left_behind = False
     exit: BaseException | None = None
     """The SystemExit or KeyboardInterrupt that a task of the handler has raised."""
     policy = DEFAULT_POLICY
@@ -86,15 +86,15 @@ class Attempt(HandlerState):
         self.writer = writer
         self.resources = resources
         self.held_at = held_at
-        usable, self.heartbeat = definition.lease_times(grant.lease_seconds)
+        usable, self.renew_every = definition.lease_times(grant.lease_seconds)
         """Seconds between two renewals. A single call may have a shorter lease than its task."""
         if grant.policy is not None:
             self.policy = Policy.load(grant.policy)
             if self.policy.heartbeat is not None:
-                self.heartbeat = min(self.policy.heartbeat, grant.lease_seconds / 3)
-        self.lease_until = sent_at + usable
+                self.renew_every = min(self.policy.heartbeat, grant.lease_seconds / 3)
+        self.usable_until = sent_at + usable
         """On the monotonic clock: until then the lease is surely ours. Counted from when the request was *sent*."""
-        self.renew_at = sent_at + self.heartbeat
+        self.renew_at = sent_at + self.renew_every
         """On the monotonic clock: when the keeper renews it."""
 
     # -- the steps -------------------------------------------------------------------------------------------------
@@ -133,10 +133,10 @@ class Attempt(HandlerState):
         )
         if has_rules:
             self._limit(now, self.timeout)
-        if now >= self.lease_until:
+        if now >= self.usable_until:
             self.stop("late")
-        elif self.limit_at is not None and now >= self.limit_at:
-            self.stop(self.limit_cause)
+        elif self.time_out_at is not None and now >= self.time_out_at:
+            self.stop(self.time_out_cause)
         if self.must_stop:
             raise StopRequested
         if has_rules and self.wants_file and self.journal is not None and not self.journal.has_folder:
@@ -223,14 +223,14 @@ class Attempt(HandlerState):
     # -- its lease and its end -------------------------------------------------------------------------------------
     def renewed(self, sent_at: float) -> None:
         usable, _ = self.definition.lease_times(self.grant.lease_seconds)
-        self.lease_until = sent_at + usable
-        self.renew_at = sent_at + self.heartbeat
+        self.usable_until = sent_at + usable
+        self.renew_at = sent_at + self.renew_every
 
     def stop(self, cause: StopCause) -> None:
         """Ask the handler to end. Safe from any thread for a plain handler; an async one is cancelled by the loop."""
         if self.cause is None:
             self.cause = cause
-            self.stopped_at = time.monotonic()
+            self.stop_began_at = time.monotonic()
         self.request_stop()
 
     def wake_handler(self) -> None:
@@ -242,13 +242,13 @@ class Attempt(HandlerState):
         """Seconds that it gets to obey a stop."""
         return stop_grace
 
-    def outcome_when_abandoned(self) -> Outcome | None:
+    def outcome_when_left_behind(self) -> Outcome | None:
         """It ignored its stop: the job ends as requested, whatever its handler does."""
         return self.outcome_when_stopped()
 
     def exited(self, error: BaseException) -> None:
         """Called by the task that exited: the handler ends with it, also if it does not wait for that task."""
-        if self.settled_at or self.completed:
+        if self.ended_at or self.completed:
             return
         self.exit = error
         self.stop("exited")
@@ -322,12 +322,12 @@ class Attempt(HandlerState):
 
     def _limit(self, now: float, timeout: float | None) -> None:
         if timeout is not None:
-            self.limit_at = now + timeout
-        if self.deadline_at is not None and (self.limit_at is None or self.deadline_at < self.limit_at):
-            self.limit_at, self.limit_cause = self.deadline_at, "deadline"
+            self.time_out_at = now + timeout
+        if self.deadline_at is not None and (self.time_out_at is None or self.deadline_at < self.time_out_at):
+            self.time_out_at, self.time_out_cause = self.deadline_at, "deadline"
 
     def _allowed(self) -> float:
-        return self.limit_at - self.started_at if self.limit_at is not None else 0.0
+        return self.time_out_at - self.started_at if self.time_out_at is not None else 0.0
 
 
 Ended = Callable[[Attempt, Outcome | None], None]

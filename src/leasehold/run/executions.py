@@ -33,7 +33,7 @@ class Watched(Protocol):
 
     execution: str
     is_over: bool
-    refused: bool
+    ending_not_stored: bool
 
     def read_output(self) -> None:
         """Pass on the execution's new output. Runs in a thread."""
@@ -65,7 +65,7 @@ class Executions:
 
     def remove_when_settled(self, attempt: Watched) -> None:
         """Delete what the execution has left, if it is over and the attempt's ending is stored."""
-        if not attempt.is_over or attempt.refused or not attempt.execution:
+        if not attempt.is_over or attempt.ending_not_stored or not attempt.execution:
             return
         task = asyncio.ensure_future(self._remove(attempt))
         self._removing.add(task)

@@ -141,14 +141,14 @@ class ExternalAttempt(Attempt):
         if grant.stop_requested in (Flag.PAUSE, Flag.CANCEL):
             self.flag = Flag(grant.stop_requested)
             self.stop("requested")
-        elif now >= self.lease_until:
+        elif now >= self.usable_until:
             self.stop("late")
-        elif self.limit_at is not None and now >= self.limit_at:
-            self.stop(self.limit_cause)
+        elif self.time_out_at is not None and now >= self.time_out_at:
+            self.stop(self.time_out_cause)
 
     def _begin_time(self, started_at: float) -> None:
         self.started_at = started_at
-        self.limit_at = None
+        self.time_out_at = None
         if self.timeout is not None or self.deadline_at is not None:
             self._limit(started_at, self.timeout)
 
@@ -293,9 +293,9 @@ class ExternalAttempt(Attempt):
             )
         return super().outcome_when_stopped()
 
-    def outcome_when_abandoned(self) -> Outcome | None:
+    def outcome_when_left_behind(self) -> Outcome | None:
         """The outside system does not answer: the worker that adopts the execution goes on with the stop."""
-        return Detached("its runner does not answer") if self._placed else super().outcome_when_abandoned()
+        return Detached("its runner does not answer") if self._placed else super().outcome_when_left_behind()
 
     def stop_timeout(self, stop_grace: float) -> float:
         return stop_grace + self.external.grace + HANGS_AFTER

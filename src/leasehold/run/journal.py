@@ -73,7 +73,7 @@ class Journal:
         """Call the function in a thread, and wait for its end even if the attempt is stopped meanwhile: the next
         attempt must not overlap with it. Then raise the stop."""
         if self._closed:
-            # An abandoned handler outlives its worker: no thread would ever answer it.
+            # A handler left behind outlives its worker: no thread would ever answer it.
             raise StopRequested
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()

@@ -112,12 +112,12 @@ class LeaseKeeper(Service):
         self.beats += 1
         for attempt in held:
             # Renewed or not, set the next time: a lost lease must not make the keeper spin.
-            attempt.renew_at = sent_at + attempt.heartbeat
+            attempt.renew_at = sent_at + attempt.renew_every
             renewal = renewals.get(attempt.grant.id)
             if renewal is not None:
                 self._renewed(attempt, renewal, sent_at)
             elif (
-                not attempt.settled_at
+                not attempt.ended_at
                 and not attempt.completed
                 and self._attempts.held.get(attempt.grant.id) is attempt
             ):
@@ -130,7 +130,7 @@ class LeaseKeeper(Service):
         else:
             # The lease runs on as before: trusting it longer would let the handler go on while another worker has the
             # job.
-            attempt.renew_at = sent_at + min(attempt.heartbeat, RENEW_AGAIN_WITHIN)
+            attempt.renew_at = sent_at + min(attempt.renew_every, RENEW_AGAIN_WITHIN)
         if renewal.stop_requested is None:
             attempt.flag = None
         else:

@@ -63,7 +63,7 @@ class Meter:
                 else:
                     # Adopted: it has run before.
                     started_at -= grant.execution_age or 0.0
-                times.runs.append(attempt.settled_at - started_at)
+                times.runs.append(attempt.ended_at - started_at)
             else:
                 times.unseen += 1
         with self._lock:

@@ -92,7 +92,7 @@ class Settler:
 
     def put(self, attempt: Attempt, outcome: Outcome) -> None:
         # In this order: the keeper must not take our own settle for a lost lease.
-        attempt.settled_at = time.monotonic()
+        attempt.ended_at = time.monotonic()
         waiting = self._waiting
         waiting.append((attempt, outcome))
         if not 1 < len(waiting) < LARGE_BATCH:

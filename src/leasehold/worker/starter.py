@@ -187,7 +187,7 @@ class Starter:
 
     def _ended_on_loop(self, attempt: Attempt, outcome: Outcome | None) -> None:
         self.on_loop -= 1
-        if outcome is None or attempt.abandoned or attempt.completed:
+        if outcome is None or attempt.left_behind or attempt.completed:
             self._left(attempt, outcome)
         else:
             # `_left` and `conclude`, inlined: this runs for every job.
@@ -196,7 +196,7 @@ class Starter:
 
     def _left(self, attempt: Attempt, outcome: Outcome | None) -> None:
         self.on_freed()
-        if attempt.abandoned:
+        if attempt.left_behind:
             self.attempts.came_back(attempt)
         else:
             self.conclude(attempt, outcome)
@@ -220,7 +220,7 @@ class Starter:
             attempt, outcome, seconds = self._left_threads.popleft()
             self._pace += (seconds - self._pace) * (1.0 if seconds > self._pace else 0.1)
             self.in_threads -= 1
-            if attempt.abandoned:
+            if attempt.left_behind:
                 self.attempts.came_back(attempt)
             else:
                 self.conclude(attempt, outcome)
@@ -235,7 +235,7 @@ class Starter:
                     attempt.grant.id,
                     outcome,
                 )
-            attempt.settled_at = time.monotonic()
+            attempt.ended_at = time.monotonic()
             log_success(attempt)
             self.meter.count([(attempt, Success())])
             self.attempts.settled([attempt], [])

@@ -27,7 +27,7 @@ from leasehold.tasks.definition import TaskDefinition
 from leasehold.threads import Threads
 from leasehold.worker.attempts import Attempts, Drain, closed_if_it_fails, to_its_end
 from leasehold.worker.claimer import Claimer
-from leasehold.worker.health import Health, HealthFile, judge, too_many_abandoned
+from leasehold.worker.health import Health, HealthFile, judge, too_many_left_behind
 from leasehold.worker.hooks import HookDispatcher, Hooks, make_delivery, webhook_task
 from leasehold.worker.lease_keeper import LeaseKeeper
 from leasehold.worker.logs import LogCapture, LogFields, log_queues
@@ -228,7 +228,9 @@ class Worker:
             on_work=self._wakeups.expect_more,
         )
         stalls = StallWatch(self.events, self.hook_dispatcher, self.attempts.stop)
-        self._watchdog = Watchdog(self.attempts, self.starter, stalls, settings.stop_grace, self._abandoned)
+        self._watchdog = Watchdog(
+            self.attempts, self.starter, stalls, settings.stop_grace, self._on_left_behind
+        )
         self._scheduler = Scheduler(
             store, settings.name, self._tasks, self._schedules, starting=not settings.burst
         )
@@ -300,9 +302,9 @@ class Worker:
             logger.info("claiming has stopped")
         self._finished.set()
 
-    def _abandoned(self) -> None:
+    def _on_left_behind(self) -> None:
         self._changed.set()
-        if too_many_abandoned(self.attempts, self.settings) and not self.gave_up:
+        if too_many_left_behind(self.attempts, self.settings) and not self.gave_up:
             self.gave_up = True
             logger.error(
                 "half of this worker's places are taken by handlers that ignore their stop: draining"

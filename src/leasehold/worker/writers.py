@@ -45,7 +45,7 @@ class UpdateWriter(Service):
 
     def stop(self) -> None:
         super().stop()
-        # Notes of abandoned handlers; those of ended ones were written before their endings.
+        # Notes of handlers left behind; those of ended ones were written before their endings.
         if self._open:
             with contextlib.suppress(StoreError):
                 self.write(list(self._open))

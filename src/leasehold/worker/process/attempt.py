@@ -253,7 +253,7 @@ class ProcessAttempt(Attempt):
     @property
     def _expires_at(self) -> float:
         """When another worker may get the job, by the monotonic clock."""
-        return self.lease_until + margin(self.grant.lease_seconds)
+        return self.usable_until + margin(self.grant.lease_seconds)
 
     def renewed(self, sent_at: float) -> None:
         super().renewed(sent_at)
