@@ -67,7 +67,7 @@ def is_fenced(store: JobStore, grant: Grant, outcome: Outcome) -> bool:
 def sight(store: JobStore, clock: ManualClock, job_id: str) -> Sighting:
     """Let the lease run out and take both looks at it; the answer is ripe."""
     clock.advance(store.get(job_id).lease_seconds + 1)
-    (seen,) = [s for s in store.sight_missed() if s.id == job_id]
+    (seen,) = [s for s in store.sight_overdue() if s.id == job_id]
     clock.advance(seen.lease_seconds / 3)
     return seen
 

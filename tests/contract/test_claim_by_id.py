@@ -183,7 +183,7 @@ def test_a_lease_that_has_run_out_is_stolen_in_two_looks(store, clock):
 def test_a_sighting_of_the_sweep_serves_a_claim_by_id(store, clock):
     grant = run(store)
     clock.advance(31)
-    (look,) = store.sight_missed()
+    (look,) = store.sight_overdue()
     clock.advance(10)
     granted(store.claim_by_id(grant.id, "thief", sighting=look))
 

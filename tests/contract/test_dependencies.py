@@ -56,7 +56,7 @@ def taken_over_by_id(store: JobStore, clock: ManualClock, job: Job) -> object:
     """Claim by id meets a missed lease, reaps it, and the job is out of tries."""
     store.claim_by_id(job.id, "w")
     clock.advance(31)
-    (seen,) = store.sight_missed()
+    (seen,) = store.sight_overdue()
     clock.advance(10)
     return store.claim_by_id(job.id, "other", sighting=seen)
 

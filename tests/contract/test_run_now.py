@@ -93,7 +93,7 @@ def test_a_lease_that_has_run_out_takes_no_place_before_anybody_has_reaped_it(st
 def test_the_two_looks_of_a_reaper_clear_it_as_its_task_says(store, clock):
     lost = start(store, policy=ONCE)
     clock.advance(30)
-    looks = store.sight_missed()
+    looks = store.sight_overdue()
     assert [look.id for look in looks] == [lost.id]
     assert store.reap(looks) == []
     clock.advance(10)

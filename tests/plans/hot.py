@@ -179,7 +179,7 @@ def _settle(store: JobStore, work: Work) -> None:
 
 
 def _recover(store: JobStore, work: Work) -> None:
-    sighted = store.sight_missed(5.0, BATCH)
+    sighted = store.sight_overdue(5.0, BATCH)
     assert len(store.reap([replace(one, seen_at=-1e9) for one in sighted])) == BATCH
     assert len(store.adopt(OWNER, [SITE])) == FEW
     assert len([job for job in store.expire() if job.task == KIND]) == FEW

@@ -10,7 +10,7 @@ STAY_SMALL = ("gate", "pause", "slot", "rate", "running_cap", "worker", "worker_
 
 READ_WHOLE: dict[str, tuple[str, ...]] = {
     # Only what runs has a lease, or uses slots by its gate: sweeps read all of it, and renewals have one index less.
-    "sight_missed": ("lease",),
+    "sight_overdue": ("lease",),
     "find_leases_of": ("lease",),
     "count_leases": ("lease",),
     "list_running_of_task": ("lease",),
@@ -163,7 +163,7 @@ POSTGRES_INDEXES: dict[str, set[str]] = {
         "time_limit_pkey",
         "unique_key_pkey",
     },
-    "sight_missed": {"job_pkey"},
+    "sight_overdue": {"job_pkey"},
     "still_running": {"job_id", "lease_pkey", "parked_pkey", "parked_state"},
     "sweep_holds": {"lease_pkey", "parked_pkey", "parked_state", "slot_hold_pkey"},
     "update_arguments": {"job_pkey"},
@@ -269,7 +269,7 @@ SQLITE_INDEXES: dict[str, set[str]] = {
     "save_checkpoint": {"job_id", "rowid"},
     "save_steps": {"job_id", "rowid"},
     "settle_succeeded": {"rowid"},
-    "sight_missed": {"rowid"},
+    "sight_overdue": {"rowid"},
     "still_running": {"job_id", "rowid"},
     "sweep_holds": {"key", "rowid"},
     "update_arguments": {"rowid"},

@@ -266,7 +266,7 @@ class Sighting:
         seen = (self.id, self.token, self.expires_at)
         return (job.id, job.lease_token, job.lease_expires_at) == seen
 
-    def missed(self, now: datetime) -> bool:
+    def has_expired(self, now: datetime) -> bool:
         """Return whether the lease has run out, by the database's clock at the second look."""
         return self.expires_at <= now or (
             self.ahead and has_run_out(self.expires_at, self.lease_seconds, now)

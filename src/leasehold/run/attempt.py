@@ -109,7 +109,7 @@ class Attempt(HandlerState):
             if definition.context_parameter is not None:
                 await self.load(arguments, definition.context_parameter)
             value = self.call(arguments)
-            if definition.is_async:
+            if definition.runs_on_loop:
                 value = await value
             success = self.judge(value)
             if success is not NOTHING and self.becomes_file(success.result):
@@ -146,7 +146,7 @@ class Attempt(HandlerState):
     async def load(self, arguments: dict[str, Any], context_parameter: str) -> None:
         """Make the context, and load its attributes for an async handler, which must not wait for the database there. A
         plain handler may wait, and mostly does not read them."""
-        if not self.definition.is_async:
+        if not self.definition.runs_on_loop:
             arguments[context_parameter] = SyncContext(self)
             return
         arguments[context_parameter] = Context(self)
@@ -172,7 +172,7 @@ class Attempt(HandlerState):
         """Write its result to a file, complete and on the disk before the success is settled."""
         text = success.result or "null"
         names: list[str] = []
-        if not self.definition.is_async:
+        if not self.definition.runs_on_loop:
             names.append(self.file_result(text))
         else:
             try:
@@ -185,7 +185,7 @@ class Attempt(HandlerState):
 
     def judge_error(self, error: BaseException) -> Outcome | None:
         """The outcome for an exception. None: the lease is lost, nothing may be written."""
-        if isinstance(error, asyncio.CancelledError) and self.definition.is_async:
+        if isinstance(error, asyncio.CancelledError) and self.definition.runs_on_loop:
             if self.cause is None:
                 return Failure("CancelledError: the handler cancelled itself")
             return self.outcome_when_stopped()
@@ -214,7 +214,7 @@ class Attempt(HandlerState):
         """Write what its steps have kept and spent: the ending follows, and must not overtake it."""
         if self.steps is None or not self.steps.batch.is_pending:
             return
-        if not self.definition.is_async:
+        if not self.definition.runs_on_loop:
             self.steps.batch.finish()
             return
         with contextlib.suppress(asyncio.CancelledError):  # it has ended; a stop comes too late

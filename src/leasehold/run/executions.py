@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, get_args
 
-from leasehold.runners.contract import Phase, Runner, State, Stream
+from leasehold.runners.contract import ExecutionState, Phase, Runner, Stream
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -42,14 +42,14 @@ class Watched(Protocol):
 class Executions:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="leasehold-runner")
-        self._watched: dict[Watched, asyncio.Future[State]] = {}
+        self._watched: dict[Watched, asyncio.Future[ExecutionState]] = {}
         self._looking: asyncio.Task[None] | None = None
         self._removing: set[asyncio.Task[None]] = set()
 
     async def call(self, verb: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, verb)
 
-    async def ended(self, attempt: Watched, woken: asyncio.Event) -> State | None:
+    async def ended(self, attempt: Watched, woken: asyncio.Event) -> ExecutionState | None:
         """Wait until no process of the execution is alive, and return its state. None: `woken` was set first."""
         loop = asyncio.get_running_loop()
         found = self._watched[attempt] = loop.create_future()

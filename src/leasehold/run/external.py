@@ -24,7 +24,7 @@ from leasehold.run.attempt import Attempt, Ended, StopCause
 from leasehold.run.exceptions import outcome_of, signal_name
 from leasehold.run.executions import Executions, OutputReader
 from leasehold.run.state import current_run
-from leasehold.runners.contract import Collected, NothingToCollect, Phase, Runner, Start, State
+from leasehold.runners.contract import Collected, ExecutionState, NothingToCollect, Phase, Runner, Start
 from leasehold.tasks.external import External
 
 logger = logging.getLogger("leasehold.worker")
@@ -203,7 +203,7 @@ class ExternalAttempt(Attempt):
             if outcome is not None:
                 return outcome
 
-    async def _wait(self) -> State | None:
+    async def _wait(self) -> ExecutionState | None:
         """Wait for its end. A stop is repeated, in case it was lost."""
         if self._stopping_since is None:
             return await self.executions.ended(self, self._wake)
@@ -221,7 +221,7 @@ class ExternalAttempt(Attempt):
             self._stopping_since = time.monotonic()
 
     # -- the end ---------------------------------------------------------------------------------------------------
-    async def _judge_end(self, state: State) -> Outcome | None:
+    async def _judge_end(self, state: ExecutionState) -> Outcome | None:
         """None: it has not ended after all."""
         name, runner = self.execution, self.runner
         if state.phase is Phase.EXITED:

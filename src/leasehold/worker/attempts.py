@@ -41,7 +41,7 @@ class Attempts:
     def stop(self, attempt: Attempt, cause: StopCause) -> None:
         """Callable from any thread."""
         attempt.stop(cause)
-        if attempt.definition.is_async:
+        if attempt.definition.runs_on_loop:
             self._loop.call_soon_threadsafe(attempt.wake_handler)
 
     def stop_all(self, cause: StopCause) -> None:
@@ -144,7 +144,7 @@ class Attempts:
         self._count_left_behind(attempt, -1)
 
     def _count_left_behind(self, attempt: Attempt, change: int) -> None:
-        if attempt.definition.is_async:
+        if attempt.definition.runs_on_loop:
             self.left_behind_on_loop += change
         else:
             self.left_behind_in_threads += change

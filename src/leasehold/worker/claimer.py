@@ -120,11 +120,11 @@ class Claimer:
         """Set by a wake-up, a freed place, or the drain."""
         self._on_work = on_work
         # Deliveries are left out until there is a webhook: a worker without async tasks needs no claim for them.
-        in_process = {name: task for name, task in tasks.items() if task.external is None}
+        not_external = {name: task for name, task in tasks.items() if task.external is None}
         self._async_tasks = [
-            name for name, task in in_process.items() if task.is_async and name != WEBHOOK_TASK
+            name for name, task in not_external.items() if task.runs_on_loop and name != WEBHOOK_TASK
         ]
-        self._sync_tasks = [name for name, task in in_process.items() if not task.is_async]
+        self._sync_tasks = [name for name, task in not_external.items() if not task.runs_on_loop]
         self._task_names = self._async_tasks + self._sync_tasks
         self._known_external = _external(tasks)
         self._loop_turns = QueueRotation(settings.queues, settings.queue_order == "strict")
@@ -334,9 +334,9 @@ class Claimer:
         grants = self._adopt(room.external)
         left = room.external - len(grants)
         grants += self._claim_from_queues(self._external_tasks, left, self._external_turns) if left else []
-        return grants + self._claim_in_process(room.on_loop, room.in_threads)
+        return grants + self._claim_not_external(room.on_loop, room.in_threads)
 
-    def _claim_in_process(self, loop_room: int, thread_room: int) -> list[Grant]:
+    def _claim_not_external(self, loop_room: int, thread_room: int) -> list[Grant]:
         if self._was_empty and not self.in_trouble and loop_room and thread_room:
             # Idle: one claim for both kinds of places, with room for whatever it finds.
             grants = self._claim_from_queues(self._task_names, min(loop_room, thread_room), self._loop_turns)
@@ -356,7 +356,7 @@ class Claimer:
         self._was_empty = not grants
         if self._was_empty and passed_over and loop_room and thread_room:
             # An empty answer would let us sleep: look for the skipped tasks after all.
-            return self._claim_in_process(loop_room, thread_room)
+            return self._claim_not_external(loop_room, thread_room)
         return grants
 
     def _claim_tasks(self, tasks: list[str], room: int, absent: Absence, turns: QueueRotation) -> list[Grant]:

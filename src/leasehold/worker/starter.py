@@ -120,12 +120,12 @@ class Starter:
                 )
                 external.prepare(definition.external, self.executions)
                 externals += 1
-            elif definition.in_process:
-                attempt = in_process = ProcessAttempt(grant, definition, now, sent_at, journal, events)
-                in_process.processes = self.processes
+            elif definition.in_child_process:
+                attempt = in_child = ProcessAttempt(grant, definition, now, sent_at, journal, events)
+                in_child.processes = self.processes
             else:
                 attempt = Attempt(grant, definition, now, sent_at, journal, events, resources)
-                on_loop += definition.is_async
+                on_loop += definition.runs_on_loop
             if grant.seconds_left is not None:
                 attempt.deadline_at = now + grant.seconds_left
             if attempt.renew_at < renew_at:
@@ -140,7 +140,7 @@ class Starter:
 
     def _begin(self, attempt: Attempt) -> None:
         definition = attempt.definition
-        if definition.is_async and definition.external is None:
+        if definition.runs_on_loop and definition.external is None:
             start_task(self._loop, attempt, self._steps(attempt, self._ended_on_loop))
         elif isinstance(attempt, ExternalAttempt):
             self.attempts.end_of(attempt).add_done_callback(

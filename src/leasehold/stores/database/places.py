@@ -64,7 +64,7 @@ BOOLEANS = frozenset(
         "ready",
         "halts_lane",
         "held",
-        "shared",
+        "alone",
         "blocked",
         "draining",
         "old",

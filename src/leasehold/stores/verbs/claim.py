@@ -317,7 +317,7 @@ def claim_in(
         if _is_held(job, now):
             held = f"its lease is held by {job.worker}"
             return Denied(job_id, job.state, held, retry_in=claimable_in(job, now))
-        if sighting is None or not (sighting.matches(job) and sighting.missed(now)):
+        if sighting is None or not (sighting.matches(job) and sighting.has_expired(now)):
             first_look = _sight(session, job, job.worker, now, monotonic)
             again = "its lease has run out; it can be taken over after a second look"
             return Denied(job_id, job.state, again, first_look, job.lease_seconds / 3)

@@ -24,12 +24,12 @@ from leasehold.stores.verbs.writing import Verbs, batches, write
 class RecoverVerbs(QuestionVerbs):
     """Take over the jobs of workers that are gone, and recover from lost replies."""
 
-    def sight_missed(self, sweep: float = 0.0, limit: int = 1000) -> list[Sighting]:
+    def sight_overdue(self, sweep: float = 0.0, limit: int = 1000) -> list[Sighting]:
         """The first look at leases whose renewal is overdue on the database's clock: those that a look `sweep` seconds
         later would see too late to reap at their expiry. It includes leases that expire further ahead than their own
         length, because the clock was set back."""
         requested = {"sweep": sweep, "tolerance": TOLERANCE, "limit": limit}
-        rows = self._rows("sight_missed", **requested)
+        rows = self._rows("sight_overdue", **requested)
         seen_at = self._database.clock.monotonic()
         return [
             Sighting(
@@ -38,7 +38,7 @@ class RecoverVerbs(QuestionVerbs):
                 expires_at=row["lease_expires_at"],
                 lease_seconds=row["lease_seconds"],
                 worker=row["worker"],
-                alone=not row["shared"],
+                alone=row["alone"],
                 seen_at=seen_at,
                 expires_in=row["expires_in"],
             )
@@ -113,7 +113,7 @@ def _reap(session: Session, sightings: Sequence[Sighting]) -> list[Move]:
     jobs, now = lock_held_skip_locked(session, [s.id for s in sightings])
     if now is None:
         return []
-    lost = [s for s in sightings if s.id in jobs and s.matches(jobs[s.id]) and s.missed(now)]
+    lost = [s for s in sightings if s.id in jobs and s.matches(jobs[s.id]) and s.has_expired(now)]
     progressed = find_progress(session, [jobs[s.id] for s in lost])
     moves = without_locked_children(session, [_lose(jobs[s.id], s, now, progressed) for s in lost])
     write(session, moves, now)

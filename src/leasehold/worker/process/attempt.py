@@ -214,7 +214,7 @@ class Processes:
         self._capture_logs = capture_logs
         self._task_messages: dict[TaskDefinition, TaskMessage] = {}
         for task in tasks:
-            if task.in_process:
+            if task.in_child_process:
                 self.message_of(task)
 
     def message_of(self, task: TaskDefinition) -> TaskMessage:

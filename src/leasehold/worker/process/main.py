@@ -176,7 +176,7 @@ class ChildAttempt(Attempt):
     # -- its life --------------------------------------------------------------------------------------------------
     def to_its_end(self) -> dict[str, Any]:
         """Return the message with its ending."""
-        if self.definition.is_async:
+        if self.definition.runs_on_loop:
             asyncio.run(self._run_on_loop())
         else:
             run_here(self.run(self._ended))
@@ -198,7 +198,7 @@ class ChildAttempt(Attempt):
     def stop_from_outside(self) -> None:
         """Runs in the link's thread."""
         self.stop("requested")
-        if not self.definition.is_async:
+        if not self.definition.runs_on_loop:
             if self._interrupt.armed:
                 self._interrupt.emit()
         elif (task := self.task) is not None:
@@ -207,7 +207,7 @@ class ChildAttempt(Attempt):
 
     def call(self, arguments: dict[str, Any]) -> Any:
         # A handler with a context checks its context for a stop, as in a thread of a worker.
-        self._interrupt.armed = not self.definition.is_async and self.definition.context_parameter is None
+        self._interrupt.armed = not self.definition.runs_on_loop and self.definition.context_parameter is None
         try:
             self.raise_if_stopped()
             return super().call(arguments)

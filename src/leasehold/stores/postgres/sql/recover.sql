@@ -1,11 +1,11 @@
--- name: sight_missed
+-- name: sight_overdue
 -- The first check, made when a renewal is overdue, so that the second one falls on the expiry: leases that have less
 -- left than a third of their time plus the time until the next sweep. Workers renew at two thirds; a lease that is seen
 -- in time and renewed has another expiry at the next check. And leases that expire further ahead than they are long:
 -- the clock was set back. By expiry; reads the leases, which are few.
-SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS worker, l.shared,
+SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS worker, l.alone,
     extract(epoch FROM l.expires_at - :now)::float8 AS expires_in
-FROM (SELECT q.*, count(*) OVER (PARTITION BY q.worker) > 1 AS shared FROM leasehold.lease AS q) AS l,
+FROM (SELECT q.*, count(*) OVER (PARTITION BY q.worker) = 1 AS alone FROM leasehold.lease AS q) AS l,
     LATERAL (SELECT q.id FROM leasehold.job AS q WHERE q.seq = l.job LIMIT 1) AS j,
     LATERAL (SELECT q.name FROM leasehold.worker_name AS q WHERE q.number = l.worker LIMIT 1) AS o
 WHERE l.expires_at <= :now + (l.lease_seconds / 3 + least(:sweep, l.lease_seconds / 3)) * interval '1 second'

@@ -1,11 +1,11 @@
--- name: sight_missed
+-- name: sight_overdue
 -- The first check, made when a renewal is overdue, so that the second one falls on the expiry: leases that have less
 -- left than a third of their time plus the time until the next sweep. Workers renew at two thirds; a lease that is seen
 -- in time and renewed has another expiry at the next check. And leases that expire further ahead than they are long:
 -- the clock was set back. By expiry; reads the leases, which are few.
-SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS worker, l.shared,
+SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS worker, l.alone,
     (l.expires_at - :now) / 1e6 AS expires_in
-FROM (SELECT q.*, count(*) OVER (PARTITION BY q.worker) > 1 AS shared FROM leasehold_lease AS q) AS l
+FROM (SELECT q.*, count(*) OVER (PARTITION BY q.worker) = 1 AS alone FROM leasehold_lease AS q) AS l
 CROSS JOIN leasehold_job AS j ON j.seq = l.job CROSS JOIN leasehold_worker_name AS o ON o.number = l.worker
 WHERE l.expires_at <= :now + (l.lease_seconds / 3 + min(:sweep, l.lease_seconds / 3)) * 1e6
    OR l.expires_at > :now + (l.lease_seconds + :tolerance) * 1e6
