@@ -240,7 +240,7 @@ def test_a_result_that_is_a_file_is_read_when_it_is_looked_at(
     app: Leasehold, backend: Backend, remote: Remote, tmp_path
 ):
     internals = app.__internals__
-    with internals.moved_to(replace(internals.place, results=str(tmp_path / "results"))):
+    with internals.moved_to(replace(internals.location, results=str(tmp_path / "results"))):
         internals.named_task("add", {"result": "file", "group": "g"}).enqueue(a=1)
         burst(app, queues=["default"])
         (one,) = remote.group("g").status().results

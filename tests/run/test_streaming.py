@@ -116,7 +116,7 @@ def test_telling_never_waits_for_the_database(app, door):
     # Each time it is written it moves on: once more if a first part was waiting at the door.
     assert found[-1][:2] in [(2001, "progress"), (2002, "progress")]
     assert job.progress().done == 1999
-    assert worker.events.commits <= 16, "written in batches"
+    assert worker.updates.commits <= 16, "written in batches"
 
 
 def test_a_plain_job_costs_no_event_transaction(app, backend):
@@ -127,7 +127,7 @@ def test_a_plain_job_costs_no_event_transaction(app, backend):
     plain.enqueue_many([{"n": n} for n in range(50)])
     worker = burst(app)
     assert worker.attempts.ended == 50
-    assert worker.events.commits == 0
+    assert worker.updates.commits == 0
     assert backend.query("SELECT count(*) FROM leasehold.stream") == [(0,)]
 
 
@@ -184,7 +184,7 @@ def test_a_log_takes_everything(app):
 
 # -- too much --------------------------------------------------------------------------------------------------------
 def test_a_plain_handler_waits_when_too_much_is_told(app, door, monkeypatch):
-    monkeypatch.setattr(state, "MOST_EVENTS", 20)
+    monkeypatch.setattr(state, "MOST_UPDATES", 20)
     reported, waited, done = [], [], threading.Event()
 
     @app.task
@@ -210,7 +210,7 @@ def test_a_plain_handler_waits_when_too_much_is_told(app, door, monkeypatch):
 
 
 def test_a_plain_handler_that_waits_to_tell_can_be_stopped(app, door, monkeypatch):
-    monkeypatch.setattr(state, "MOST_EVENTS", 20)
+    monkeypatch.setattr(state, "MOST_UPDATES", 20)
     reported = []
 
     @app.task(timeout=1.0, retry=Retry(max_attempts=1))
@@ -231,7 +231,7 @@ def test_a_plain_handler_that_waits_to_tell_can_be_stopped(app, door, monkeypatc
 
 
 def test_an_async_handler_that_tells_too_much_is_told_so_and_flush_helps(app, monkeypatch):
-    monkeypatch.setattr(state, "MOST_EVENTS", 20)
+    monkeypatch.setattr(state, "MOST_UPDATES", 20)
     raised = []
 
     @app.task
@@ -546,7 +546,7 @@ def test_a_silent_run_is_told_once_per_silence(app, caplog):
         {"seconds": 0.5, "then": "report"}
     ] * 2
     entries = [entry for entry in job.history() if entry.event == "stalled"]
-    assert [entry.detail for entry in entries] == ["no progress, event or log for 0.5 s"] * 2
+    assert [entry.detail for entry in entries] == ["no progress, update or log for 0.5 s"] * 2
     assert "a hook's own trouble" in caplog.text
     assert "is stalled" in caplog.text
 
@@ -574,7 +574,7 @@ def test_a_stalled_run_may_be_paused(app):
     job = work.enqueue()
     burst(app)
     assert job.state is State.PAUSED
-    assert job.reason == "stalled: no progress, event or log for 0.3 s"
+    assert job.reason == "stalled: no progress, update or log for 0.3 s"
     assert [event.event for event in job.history()] == ["stalled", "stopped"]
 
 
@@ -589,7 +589,7 @@ def test_a_stalled_run_may_be_stopped_and_tried_again(app):
     burst(app)
     assert job.result(timeout=0) == "done"
     assert (job.__row__.attempt, job.__row__.failures) == (2, 1)
-    assert job.attempts()[0].error == "stalled: no progress, event or log for 0.3 s"
+    assert job.attempts()[0].error == "stalled: no progress, update or log for 0.3 s"
 
 
 def test_hooks_are_checked_when_they_are_registered(app):

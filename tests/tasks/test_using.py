@@ -212,7 +212,7 @@ def test_the_stall_limit_of_one_call_is_watched(app):
     job = wait.using(stall_after=0.2, on_stall="pause").enqueue()
     burst(app)
     assert job.refresh().state is State.PAUSED
-    assert job.reason == "stalled: no progress, event or log for 0.2 s"
+    assert job.reason == "stalled: no progress, update or log for 0.2 s"
 
 
 def test_a_drain_does_what_one_call_has_said(app):

@@ -132,7 +132,7 @@ def test_arguments_that_no_longer_fit_fail_without_a_retry_and_resume_with_new_o
 
     job = work.enqueue(1)
 
-    other = Leasehold(app.url, schema=app.__internals__.place.schema)
+    other = Leasehold(app.url, schema=app.__internals__.location.schema)
 
     @other.task(name="work")
     def newer(b: int) -> int:
@@ -296,7 +296,7 @@ def test_a_kind_without_a_handler_here_stays_queued_for_another_worker(app):
     @app.task
     def known() -> None: ...
 
-    other = Leasehold(app.url, schema=app.__internals__.place.schema)
+    other = Leasehold(app.url, schema=app.__internals__.location.schema)
 
     @other.task
     def unknown() -> None: ...

@@ -327,7 +327,7 @@ class ResultMissing(JobError):
 
 
 class StreamFull(JobError):
-    """An async handler emits events faster than the database can store them. `waiting` is how many wait.
+    """An async handler emits updates faster than the database can store them. `waiting` is how many wait.
 
     Remedy: Call `await ctx.flush()` now and then."""
 
@@ -335,7 +335,7 @@ class StreamFull(JobError):
         self.waiting = waiting
         super().__init__(
             job_id,
-            f"job {job_id} has too many events waiting (up to {waiting:,}); call `await ctx.flush()` now and then",
+            f"job {job_id} has too many updates waiting (up to {waiting:,}); call `await ctx.flush()` now and then",
         )
 
 

@@ -13,9 +13,9 @@ from leasehold.domain.settle import expired, settle
 from leasehold.domain.states import Flag, State, Trigger, allowed, stronger
 
 
-def _check(job: Job, event: Trigger) -> None:
-    if not allowed(job.state, event):
-        raise InvalidState(job.id, event.value, job.state.value)
+def _check(job: Job, trigger: Trigger) -> None:
+    if not allowed(job.state, trigger):
+        raise InvalidState(job.id, trigger.value, job.state.value)
 
 
 def _check_goes_on(job: Job, verb: str, remedy: str) -> None:

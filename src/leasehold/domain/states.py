@@ -141,8 +141,8 @@ TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
 }
 
 
-def allowed(state: State, event: Trigger) -> bool:
-    return (state, event) in TRANSITIONS
+def allowed(state: State, trigger: Trigger) -> bool:
+    return (state, trigger) in TRANSITIONS
 
 
 # -- states ------------------------------------------------------------------------------------------------------------

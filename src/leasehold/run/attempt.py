@@ -295,7 +295,7 @@ class Attempt(HandlerState):
 
     @property
     def stall_text(self) -> str:
-        return f"no progress, event or log for {self.stall_after or 0.0:g} s"
+        return f"no progress, update or log for {self.stall_after or 0.0:g} s"
 
     # -- settings of its call, or else of its task -----------------------------------------------------------------
     @property

@@ -144,7 +144,7 @@ class Logged(Protocol):
 
 class OutputReader:
     def __init__(self, attempt: Logged) -> None:
-        self._run = attempt
+        self._attempt = attempt
         self._streams = {name: _Tail(attempt, name, self._log) for name in get_args(Stream)}
 
     def go_on_from(self, mark: str | None) -> None:
@@ -165,12 +165,12 @@ class OutputReader:
 
     def _log(self, text: str) -> None:
         mark = {name: stream.passed_on for name, stream in self._streams.items()}
-        self._run.log_line(text, json.dumps(mark))
+        self._attempt.log_line(text, json.dumps(mark))
 
 
 class _Tail:
     def __init__(self, attempt: Logged, name: Stream, log: Callable[[str], None]) -> None:
-        self._run = attempt
+        self._attempt = attempt
         self._name = name
         self._log = log
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -186,8 +186,8 @@ class _Tail:
         """Pass on new output; returns whether there may be more by now."""
         read = 0
         while read < MOST_BYTES_A_POLL:
-            data, self.offset = self._run.runner.read_output(
-                self._run.execution, self._name, self.offset, CHUNK
+            data, self.offset = self._attempt.runner.read_output(
+                self._attempt.execution, self._name, self.offset, CHUNK
             )
             if not data:
                 return False

@@ -70,7 +70,7 @@ class QuestionBox:
     others, so it waits for reads under way, and all questions without an answer are opened together."""
 
     def __init__(self, attempt: RunState, journal: Journal) -> None:
-        self._run = attempt
+        self._attempt = attempt
         self._journal = journal
         self._unanswered: dict[str, QuestionAsked] = {}
         self._looks: set[asyncio.Future[None]] = set()
@@ -99,7 +99,7 @@ class QuestionBox:
     def find(self, calls: Sequence[CheckedAsk]) -> dict[str, Any]:
         """Return the answers by key. Otherwise leave the handler until the last one is answered or expired, or raise
         QuestionExpired if one was not answered in time."""
-        self._run.refuse_after_completion("ask")
+        self._attempt.refuse_after_completion("ask")
         answers: dict[str, Any] = {}
         expired: list[str] = []
         open_: list[QuestionAsked] = []
@@ -119,11 +119,11 @@ class QuestionBox:
             self._unanswered |= {requested.key: requested for requested in open_}
             raise Park(*(requested.key for requested in open_))
         if expired:
-            raise QuestionExpired(self._run.grant.id, expired[0])
+            raise QuestionExpired(self._attempt.grant.id, expired[0])
         return answers
 
     def _read(self, key: str) -> Question | None:
-        return self._run.patiently(lambda: self._journal.store.read_question(self._run.grant.id, key))
+        return self._attempt.patiently(lambda: self._journal.store.read_question(self._attempt.grant.id, key))
 
 
 def checked_asks(asks: object) -> list[CheckedAsk]:

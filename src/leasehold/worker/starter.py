@@ -55,7 +55,7 @@ class Starter:
     meter: Meter
     journal: Journal
     executions: Executions
-    events: UpdateWriter
+    updates: UpdateWriter
     processes: Processes
     resources: Any
     on_freed: Callable[[], None]
@@ -107,7 +107,7 @@ class Starter:
     def _hold(self, grants: Sequence[Grant], sent_at: float) -> list[Attempt]:
         """Make the attempts: from here on their leases are renewed and they take places; no handler has begun yet."""
         tasks, held, now = self.tasks, self.attempts.held, time.monotonic()
-        journal, events, resources = self.journal, self.events, self.resources
+        journal, updates, resources = self.journal, self.updates, self.resources
         attempts = []
         on_loop = externals = 0
         renew_at = float("inf")
@@ -116,15 +116,15 @@ class Starter:
             attempt: Attempt
             if definition.external is not None:
                 attempt = external = ExternalAttempt(
-                    grant, definition, now, sent_at, journal, events, resources
+                    grant, definition, now, sent_at, journal, updates, resources
                 )
                 external.prepare(definition.external, self.executions)
                 externals += 1
             elif definition.in_child_process:
-                attempt = in_child = ProcessAttempt(grant, definition, now, sent_at, journal, events)
+                attempt = in_child = ProcessAttempt(grant, definition, now, sent_at, journal, updates)
                 in_child.processes = self.processes
             else:
-                attempt = Attempt(grant, definition, now, sent_at, journal, events, resources)
+                attempt = Attempt(grant, definition, now, sent_at, journal, updates, resources)
                 on_loop += definition.runs_on_loop
             if grant.seconds_left is not None:
                 attempt.deadline_at = now + grant.seconds_left

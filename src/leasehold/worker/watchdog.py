@@ -26,7 +26,7 @@ logger = logging.getLogger("leasehold.worker")
 class StallWatch:
     """Checks attempts that have a `stall_after`."""
 
-    events: UpdateWriter
+    updates: UpdateWriter
     hooks: HookDispatcher
     stop: Callable[[Attempt, StopCause], None]
 
@@ -46,8 +46,8 @@ class StallWatch:
         detail = attempt.stall_text
         logger.warning("job %s: %s is stalled: %s", grant.id, grant.task, detail)
         data = {"seconds": limit, "then": attempt.on_stall}
-        stream = self.events.stream_of(attempt)
-        self.events.put(stream, STALLED, encode(data, STALLED), text=detail)
+        stream = self.updates.stream_of(attempt)
+        self.updates.put(stream, STALLED, encode(data, STALLED), text=detail)
         self.hooks.notify(
             PendingNotification(
                 STALLED, grant.id, grant.task, grant.queue, grant.attempt, grant.group, detail, data

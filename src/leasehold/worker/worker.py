@@ -181,7 +181,7 @@ class Worker:
         """Set when there may be work, or a free place for it: the claimer waits for this."""
         freed = self._changed.set
         self._executor = StoreThreads()
-        self.events = UpdateWriter(store)
+        self.updates = UpdateWriter(store)
         self.hook_dispatcher = HookDispatcher(store, self._hooks, make_delivery, self._serve_webhooks)
         self.attempts = Attempts(loop, freed)
         self.keeper = LeaseKeeper(store.another(), self.attempts, lambda: self._wakeups.listens)
@@ -190,7 +190,7 @@ class Worker:
             store,
             settings.name,
             self._executor,
-            self.events,
+            self.updates,
             self.hook_dispatcher,
             self.meter,
             self.attempts.settled,
@@ -210,7 +210,7 @@ class Worker:
             meter=self.meter,
             journal=self._journal,
             executions=self._executions,
-            events=self.events,
+            updates=self.updates,
             processes=self._processes,
             resources=resources,
             on_freed=freed,
@@ -227,7 +227,7 @@ class Worker:
             changed=self._changed,
             on_work=self._wakeups.expect_more,
         )
-        stalls = StallWatch(self.events, self.hook_dispatcher, self.attempts.stop)
+        stalls = StallWatch(self.updates, self.hook_dispatcher, self.attempts.stop)
         self._watchdog = Watchdog(
             self.attempts, self.starter, stalls, settings.stop_grace, self._on_left_behind
         )
@@ -239,14 +239,14 @@ class Worker:
             self.keeper,
             Reaper(store, settings.sweep, self.meter),
             self._presence,
-            self.events,
+            self.updates,
             self.hook_dispatcher,
             LogFields(),
         ]
         if not self._wakeups.subscribe(lambda hint: self._received(loop, hint)):
             self._roles.append(Service("wake-ups", lambda: self._receive(loop)))
         if settings.capture_logs:
-            self._roles.append(LogCapture(self.events))
+            self._roles.append(LogCapture(self.updates))
         if settings.claims and not settings.burst:
             self._roles.append(self._scheduler)
         if self._claimer.sites and not settings.tenants:

@@ -31,7 +31,7 @@ REPORTS_IDLE = 60.0
 
 class UpdateWriter(Service):
     def __init__(self, store: JobStore) -> None:
-        super().__init__("event writer", self._beat, first=REPORTS_IDLE, slowest=1.0)
+        super().__init__("update writer", self._beat, first=REPORTS_IDLE, slowest=1.0)
         self._store = store
         self._changed = threading.Condition()
         """Guards all streams; notified when the database has stored something."""
@@ -94,7 +94,7 @@ class UpdateWriter(Service):
         and the others do not wait for them. Raises StoreError: the notes stay for the next try."""
         locked: set[RunStream] = set()
         with self._writing:
-            targets = [(stream, stream.place) for stream in streams]
+            targets = [(stream, stream.number) for stream in streams]
             while batch := self._next_batch(targets):
                 if met := self._write(batch):
                     locked |= met
@@ -164,7 +164,7 @@ class UpdateWriter(Service):
                     locked |= self._write([(stream, notes)])
             return locked
         stream, notes = pieces[0]
-        logger.error("job %s: dropped its %r event: %s", notes.id, notes.notes[0].kind, error)
+        logger.error("job %s: dropped its %r update: %s", notes.id, notes.notes[0].kind, error)
         with self._changed:
             stream.wrote(notes)
             if not stream.notes:

@@ -52,7 +52,7 @@ class Child:
         """The child closed its channel while it lived on, or sent an invalid frame."""
         self.expired = False
         """The child was killed because its lease ran out."""
-        self._run = attempt
+        self._attempt = attempt
         self._job_message = message
         self._server = RpcServer(attempt)
         self._pid = 0
@@ -173,7 +173,7 @@ class Child:
         elif "emit" in message:
             self._server.emit(*message["emit"])
         elif "alive" in message:
-            self._run.show_life()
+            self._attempt.show_life()
         else:
             self.message = {"end": message["end"], **message}
             self._end_by = time.monotonic() + LINGER

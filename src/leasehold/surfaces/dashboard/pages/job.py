@@ -143,7 +143,7 @@ def buttons_of(job: Job) -> list[Button]:
 
 # -- job ---------------------------------------------------------------------------------------------------------------
 
-MOST_EVENTS = 50
+MOST_UPDATES = 50
 MOST_RELATIVES = 60
 LONGEST_LOG = 20_000
 LARGEST_RESULT = 1_000_000
@@ -215,7 +215,7 @@ def _events(page_request: PageRequest, job_id: str) -> list[Update]:
         if len(seen.updates) < 500:
             break
         since = seen.updates[-1].seq
-    return found[-MOST_EVENTS:]
+    return found[-MOST_UPDATES:]
 
 
 def _server(page_request: PageRequest) -> str:
