@@ -157,7 +157,7 @@ def test_a_container_that_is_gone_costs_an_attempt(start: Start, docker: Docker)
         fleet.start_worker()
 
         run = fleet.wait_for_status(once, "failed")
-        assert run["error"] == "its execution has vanished: nobody knows how it ended"
+        assert run["error"] == "its execution has vanished: its end was not recorded"
         job = wait_for(lambda: (job := fleet.job(twice))["last_error"] and job, "the loss to be noticed")
         assert (job["status"], job["attempts"], job["last_error"]) == ("queued", 1, run["error"])
         assert job["available_at"] > job["updated_at"]

@@ -11,7 +11,7 @@ from leasehold.client.tenants import Tenants
 from leasehold.domain.audit import AuditPage, AuditRow
 from leasehold.domain.budgets import BudgetLine, BudgetOwner, BudgetPage, BudgetRow, Spending
 from leasehold.domain.bulk import BulkOptions, BulkRefusal, BulkReport
-from leasehold.domain.capacity import Holder
+from leasehold.domain.capacity import RunningJob
 from leasehold.domain.checks.numbers import Priority
 from leasehold.domain.checks.texts import Names
 from leasehold.domain.checks.times import Duration
@@ -126,7 +126,6 @@ __all__ = [
     "Histogram",
     "HistoryEntry",
     "Hold",
-    "Holder",
     "Job",
     "Keep",
     "LaneHolder",
@@ -172,6 +171,7 @@ __all__ = [
     "Rollup",
     "Run",
     "RunResult",
+    "RunningJob",
     "ScheduleOptions",
     "ScheduleRow",
     "Schedules",

@@ -124,9 +124,9 @@ def test_a_lease_that_was_sighted_as_missed_and_lies_ahead_since_is_not_reaped_b
 def test_a_lease_that_lies_ahead_is_stolen_by_id_after_its_length(store, clock):
     grant = run(store)
     clock.jump(-3600)
-    look = denied(store.claim_by_id(grant.id, "thief")).look
+    look = denied(store.claim_by_id(grant.id, "thief")).sighting
     clock.advance(29.999)
-    assert denied(store.claim_by_id(grant.id, "thief", sighting=look)).look is not None
+    assert denied(store.claim_by_id(grant.id, "thief", sighting=look)).sighting is not None
     clock.advance(0.001)
     assert granted(store.claim_by_id(grant.id, "thief", sighting=look)).attempt == 2
 

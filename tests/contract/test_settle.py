@@ -497,7 +497,7 @@ def test_after_a_reap_a_worker_that_lost_a_reply_is_told_that_it_is_fenced(store
 def test_after_a_steal_a_worker_that_lost_a_reply_is_told_that_it_is_fenced(store, clock):
     grant = run(store)
     clock.advance(31)
-    look = store.claim_by_id(grant.id, "worker-2").look
+    look = store.claim_by_id(grant.id, "worker-2").sighting
     clock.advance(10)
     assert isinstance(store.claim_by_id(grant.id, "worker-2", sighting=look), Grant)
     assert store.read_settlements({grant.id: grant.token}, OWNER) == {grant.id: "fenced"}

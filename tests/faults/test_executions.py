@@ -277,7 +277,7 @@ def test_an_execution_removed_by_hand_while_orphaned_is_a_failure_that_is_retrie
     fleet.start(module=MAIN)
     row = place.wait_for_state(job.id, "failed")
     assert (row.attempt, row.failures, row.crashes) == (2, 2, 0)
-    assert row.error == "its execution has vanished: nobody knows how it ended"
+    assert row.error == "its execution has vanished: its end was not recorded"
     assert [record.outcome for record in job.attempts()] == ["detached", "failed"] * 2
     row = place.row(patient.id)
     assert (row.state.value, row.attempt, row.failures, row.crashes) == ("queued", 1, 1, 0)

@@ -97,7 +97,7 @@ def test_the_look_of_a_claim_by_id_says_whether_others_shared_the_process(
     claim(store)
     clock.advance(31)
     denied = store.claim_by_id(job.id, "thief")
-    assert denied.look.alone is False
+    assert denied.sighting.alone is False
 
 
 def test_a_replacement_moves_the_groups_version_once(store: JobStore) -> None:

@@ -55,7 +55,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leasehold.domain.capacity import Holder
+    from leasehold.domain.capacity import RunningJob
 
 # -- pickling ----------------------------------------------------------------------------------------------------------
 
@@ -361,7 +361,9 @@ class AtCapacity(LeaseholdError):
 
     Remedy: Try again after `retry_after` seconds, raise `max_running`, or enqueue the job."""
 
-    def __init__(self, task: str, max_running: int, holders: Sequence[Holder], retry_after: float) -> None:
+    def __init__(
+        self, task: str, max_running: int, holders: Sequence[RunningJob], retry_after: float
+    ) -> None:
         self.task = task
         self.max_running = max_running
         self.holders = tuple(holders)

@@ -64,7 +64,7 @@ class NewJob:
     slots: tuple[tuple[str, int], ...] = ()
     """Units that the job needs of each slot, by name."""
     rate: str | None = None
-    long_names: tuple[tuple[str, str], ...] = ()
+    full_names: tuple[tuple[str, str], ...] = ()
     """Names of this job that were too long to store: the stored form, and the full name."""
     limits: tuple[DefaultLimit, ...] = ()
     """Default limits of the job's slots and rate, for those that have no limit yet."""

@@ -160,13 +160,13 @@ def _lost(
     job: Job, outcome: Lost | Crashed, policy: Policy, flag: Flag | None, now: datetime, jitter: float
 ) -> Move:
     event = "lost" if isinstance(outcome, Lost) else "crashed"
-    external, placed = policy.on_lost == "adopt", job.execution_site is not None
+    external, has_site = policy.on_lost == "adopt", job.execution_site is not None
     # A fenced write records an execution's site before its start: without a site nothing was started, so there is
     # nothing to adopt and the job may simply run again. A crashed child has ended: nothing still runs.
-    if external and placed and isinstance(outcome, Lost):
+    if external and has_site and isinstance(outcome, Lost):
         # It counts as no failure: only the watching worker is gone. The end of the execution counts when it is known.
         return _orphan(job, event, outcome.error)
-    failures = job.failures + (1 if policy.count_lost and (placed or not external) else 0)
+    failures = job.failures + (1 if policy.count_lost and (has_site or not external) else 0)
     # A job that progressed since its last crash did not crash on the same input: start counting anew.
     crashes = 0 if outcome.progressed else job.crashes
     counted = replace(job, crashes=crashes + 1, failures=failures)

@@ -65,7 +65,7 @@ def _schema(store: JobStore) -> Finding:
         "schema",
         "bad",
         f"missing: {', '.join(lacking)}",
-        "somebody removed them: leasehold db sql prints the statements that make them",
+        "someone removed them: leasehold db sql prints the statements that make them",
     )
 
 
@@ -83,7 +83,7 @@ def _places(store: JobStore) -> Finding:
         "jobs",
         "bad",
         "; ".join(wrong[:NAMED]) + more,
-        "this is a bug, or somebody changed the tables by hand: please report it, with this line",
+        "this is a bug, or someone changed the tables by hand: please report it, with this line",
     )
 
 

@@ -85,7 +85,8 @@ def signal_name(number: int) -> str:
 
 
 def _parts(error: BaseException) -> Iterator[str]:
-    """Without recursion: a chain of causes may be longer than the stack is deep, or a cycle."""
+    """Yield the texts of an error, its causes and its members. No recursion: a chain of causes may be longer than the
+    stack is deep, or a cycle."""
     coming: list[tuple[str, BaseException]] = [("", error)]
     seen: set[int] = set()
     while coming:

@@ -119,10 +119,10 @@ class Waits:
         return time.monotonic()
 
     def wait(self, attempt: RunState, seconds: float, timed: bool = True) -> None:
-        """Wait at most until a stop is requested. Not `timed`: it only polls for something that time alone does not
-        bring."""
+        """Wait in this thread, at most until the attempt must stop. Not `timed`: the caller polls for something that
+        time alone does not bring."""
         attempt.wait(seconds)
 
     async def wait_async(self, attempt: RunState, seconds: float, timed: bool = True) -> None:
-        """A stop cancels the wait."""
+        """Wait on the loop; a stop cancels the wait."""
         await asyncio.sleep(seconds)

@@ -190,11 +190,11 @@ class RunState:
 
     grant: Grant
     writer: StreamWriter | None = None
-    """None outside of a worker: updates are checked, and dropped."""
+    """Writes the updates; None outside of a worker, where updates are checked and dropped."""
     stream: RunStream | None = None
-    """Only if the attempt has emitted something."""
+    """The notes of the attempt; None until it reports something."""
     reported_at = 0.0
-    """On the monotonic clock: the last sign of life, for `stall_after`."""
+    """The last sign of life on the monotonic clock, for `stall_after`."""
     completed = False
     """The handler has settled its job itself; what it does from then on changes nothing."""
     in_doubt = False
@@ -206,7 +206,7 @@ class RunState:
     must_stop = False
     """The attempt should end, for whatever cause: a request, a drain, its time or a lost lease."""
     _event: threading.Event | None = None
-    """Made only for a wait: most attempts never wait."""
+    """Wakes a wait; made only then, because most attempts never wait."""
 
     # -- stop ------------------------------------------------------------------------------------------------------
     def request_stop(self) -> None:

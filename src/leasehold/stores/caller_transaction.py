@@ -18,7 +18,7 @@ from leasehold.domain.frozen import frozen
 from leasehold.stores.database.database import Row
 from leasehold.threads import to_thread, until_done
 
-# -- a session over somebody else's transaction ------------------------------------------------------------------------
+# -- a session over someone else's transaction -------------------------------------------------------------------------
 
 Answer = tuple[Sequence[str], Sequence[tuple[Any, ...]]]
 """The names of the columns, and the rows."""

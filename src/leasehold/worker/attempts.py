@@ -39,7 +39,7 @@ class Attempts:
 
     # -- stop ------------------------------------------------------------------------------------------------------
     def stop(self, attempt: Attempt, cause: StopCause) -> None:
-        """Callable from any thread."""
+        """Ask the attempt to end. Callable from any thread."""
         attempt.stop(cause)
         if attempt.definition.runs_on_loop:
             self._loop.call_soon_threadsafe(attempt.wake_handler)
@@ -55,13 +55,13 @@ class Attempts:
                 self.stop(attempt, "drain")
 
     def on_stop_request(self, attempt: Attempt, flag: Flag) -> None:
-        """Called by the keeper, in its thread."""
+        """Stop the attempt as an operator requested. The keeper calls this in its thread."""
         if flag is not Flag.FINISH and not attempt.ended_at:
             log_job(logging.INFO, attempt.grant, "%s requested", flag.value)
             self.stop(attempt, "requested")
 
     def on_lost(self, attempt: Attempt) -> None:
-        """Called by the keeper, in its thread."""
+        """Stop the attempt, because its lease is lost. The keeper calls this in its thread."""
         if attempt.cause != "lost":
             log_job(
                 logging.WARNING, attempt.grant, "lease %d is lost; stopping the handler", attempt.grant.token
@@ -70,7 +70,7 @@ class Attempts:
             self.stop(attempt, "lost")
 
     def on_refused(self, job_id: str, token: int) -> None:
-        """A handler's own write was refused. Callable from any thread."""
+        """Stop the attempt, because a write of its handler was refused. Callable from any thread."""
         attempt = self.held.get(job_id)
         if attempt is not None and attempt.grant.token == token:
             self.on_lost(attempt)
@@ -135,7 +135,7 @@ class Attempts:
 
     # -- attempts that ignore a stop --------------------------------------------------------------------------------
     def leave_behind(self, attempt: Attempt) -> None:
-        """The handler runs on and keeps its unit of capacity."""
+        """Count the attempt as left behind: its handler runs on and keeps its unit of capacity."""
         attempt.left_behind = True
         self._count_left_behind(attempt, 1)
 
@@ -181,7 +181,7 @@ class Drain:
         self._hurry.set()
 
     async def run(self, claimer: asyncio.Task[None]) -> bool:
-        """Drain, after the claimer was requested to end. Returns False if the database did not take the last
+        """Drain, once the claimer is ending. Returns False if the database did not take the last
         results."""
         ends_at = None if self.grace is None else time.monotonic() + self.grace
         # A claim that is under way may still bring jobs: they are handed back. An unreachable database may delay it.

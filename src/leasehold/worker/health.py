@@ -26,6 +26,7 @@ class Health:
     running: int
     unsettled: int
     left_behind: int
+    """Handlers that ignored their stop and still run."""
 
 
 def judge(

@@ -97,7 +97,7 @@ def _log_decided(grant: Grant, outcome: Outcome, job: Job) -> None:
 
 
 def log_loss(lost: Reaped) -> None:
-    now = "orphaned: its run may still be alive" if lost.orphan else lost.state.value
+    now = "no worker; its execution may still run" if lost.orphan else lost.state.value
     text = "attempt %d was lost with its worker %s; now %s"
     log_job(logging.WARNING, lost, text, lost.attempt, lost.worker, now)
 

@@ -28,7 +28,7 @@ TENANT_QUEUE_TASK: Callable[[Grant], tuple[str | None, str, str]] = itemgetter(
 
 
 class Meter:
-    """Thread-safe."""
+    """Counts the endings of this worker, and stores the counts with each beat. Thread-safe."""
 
     def __init__(self, store: JobStore) -> None:
         self._store = store

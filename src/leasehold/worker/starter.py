@@ -35,12 +35,12 @@ logger = logging.getLogger("leasehold.worker")
 LONGEST_TURN = 0.02
 """Longest time, in seconds, for which starting jobs may block the loop."""
 AHEAD = 0.05
-"""Seconds: plain jobs that will get a thread within this time are claimed before a thread is free."""
+"""Seconds: sync jobs that will get a thread within this time are claimed before a thread is free."""
 MOST_AHEAD = 60
 UNHURRIED = 2 * AHEAD
 """A pace at which nothing is claimed ahead."""
 LONGEST_IN_LINE = 1.0
-"""Most seconds that a plain job may wait for a thread before it is given back."""
+"""Most seconds that a sync job may wait for a thread before it is given back."""
 NO_THREAD = "no thread of its worker was free"
 
 
@@ -72,7 +72,7 @@ class Starter:
         self._left_threads: deque[tuple[Attempt, Outcome | None, float]] = deque()
         self._collecting = False
         self._pace = UNHURRIED
-        """Seconds that a plain job takes: rises at once to the longest, falls only slowly."""
+        """Seconds that a sync job takes: rises at once to the longest, falls only slowly."""
 
     # -- start -----------------------------------------------------------------------------------------------------
     async def start(self, grants: Sequence[Grant], sent_at: float) -> None:
@@ -80,7 +80,7 @@ class Starter:
         began_at = time.monotonic()
         log_starts(grants)
         # Hold all before the first begins: it may run for long, and the leases of the others must be renewed.
-        for attempt in self._hold(grants, sent_at):
+        for attempt in self._make_attempts(grants, sent_at):
             self._begin(attempt)
             if time.monotonic() - began_at > LONGEST_TURN:
                 # Handlers may compute before they first wait. Let others have the loop in between.
@@ -90,7 +90,7 @@ class Starter:
     def start_one(self, grant: Grant, sent_at: float) -> Attempt:
         """Start a job that was granted to this worker outside its queues. Call this on the loop."""
         log_starts([grant])
-        (attempt,) = self._hold([grant], sent_at)
+        (attempt,) = self._make_attempts([grant], sent_at)
         self._begin(attempt)
         return attempt
 
@@ -104,7 +104,7 @@ class Starter:
             # Another worker must watch an execution that may be alive; the job must not run again beside it.
             self.settler.put(attempt, Detached(reason) if grant.execution_site else HandedBack(reason))
 
-    def _hold(self, grants: Sequence[Grant], sent_at: float) -> list[Attempt]:
+    def _make_attempts(self, grants: Sequence[Grant], sent_at: float) -> list[Attempt]:
         """Make the attempts: from here on their leases are renewed and they take places; no handler has begun yet."""
         tasks, held, now = self.tasks, self.attempts.held, time.monotonic()
         journal, updates, resources = self.journal, self.updates, self.resources
@@ -162,7 +162,7 @@ class Starter:
 
     @property
     def thread_room(self) -> int:
-        """How many plain jobs could be started now: one for every free thread, and as many more as will soon get a
+        """How many sync jobs could be started now: one for every free thread, and as many more as will soon get a
         thread at the pace of the last jobs. Otherwise quick jobs would wait for the database most of the time."""
         ahead = min(int(AHEAD / max(self._pace, 1e-6)), MOST_AHEAD) * self.thread_count
         return self.thread_count + ahead - self.in_threads
@@ -202,7 +202,7 @@ class Starter:
             self.conclude(attempt, outcome)
 
     def _ended_in_thread(self, attempt: Attempt, outcome: Outcome | None) -> None:
-        """Runs in the thread."""
+        """Hand the outcome to the loop. Runs in the handler's thread."""
         self._left_threads.append((attempt, outcome, time.monotonic() - attempt.started_at))
         if not self._collecting:
             # One wake-up covers every thread that ends before the loop runs; waking it is expensive.

@@ -144,7 +144,7 @@ class Worker:
             await _threads.call(self.hook_dispatcher.register)
             for role in self._roles:
                 role.start()
-            self._coroutines = [
+            self._loop_tasks = [
                 asyncio.create_task(self._claim_until_done(), name="leasehold claimer"),
                 asyncio.create_task(self.settler.run(), name="leasehold settler"),
                 asyncio.create_task(self._watchdog.run(), name="leasehold watch"),
@@ -314,7 +314,7 @@ class Worker:
     def _listen(self) -> Wakeups:
         """Open the wake-ups. A worker without claims needs no connection for them: its keeper reads stop requests."""
         claims = self.settings.claims
-        return self._store.wakeups(self.settings.listen_url) if claims else self._store.near_wakeups()
+        return self._store.wakeups(self.settings.listen_url) if claims else self._store.local_wakeups()
 
     def _receive(self, loop: asyncio.AbstractEventLoop) -> float:
         hint = self._wakeups.wait(1.0)
@@ -342,7 +342,7 @@ class Worker:
         health = self.health()
         if not health.ok:
             logger.error("unhealthy: %s", "; ".join(health.problems))
-        self._store.beat_worker(
+        self._store.report_worker(
             WorkerCard(
                 name=self.settings.name,
                 queues=self._claimer.queues,
@@ -364,12 +364,12 @@ class Worker:
         self._claimer.drain()
         self._finished.set()
         self._presence.nudge()
-        if not await self._drain.run(self._coroutines[0]):
+        if not await self._drain.run(self._loop_tasks[0]):
             self.gave_up = self._away = True
         self._lives = self._drain_requested = False
-        for coroutine in self._coroutines:
-            coroutine.cancel()
-        await asyncio.gather(*self._coroutines, return_exceptions=True)
+        for task in self._loop_tasks:
+            task.cancel()
+        await asyncio.gather(*self._loop_tasks, return_exceptions=True)
         self._wakeups.close()
         # All at once: with the database away each of them may hang for a while.
         await asyncio.gather(*(_threads.call(role.stop) for role in self._roles))

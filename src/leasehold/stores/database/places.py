@@ -191,7 +191,7 @@ def place_of(job: Job) -> Place:
 
 def assemble(anchor: Row, place: Place, row: Row, side: Row) -> Job:
     """Build the job from its rows: the anchor, the row of its place, and the rows beside it."""
-    job = _requested(anchor)
+    job = _fixed_columns(anchor)
     job |= {
         "special": row["special"],
         "lease_token": row["token"],
@@ -225,7 +225,7 @@ def assemble(anchor: Row, place: Place, row: Row, side: Row) -> Job:
     return record_of(Job, job)
 
 
-def _requested(anchor: Row) -> dict[str, Any]:
+def _fixed_columns(anchor: Row) -> dict[str, Any]:
     names = ("seq", "id", "task", "queue", "gate", "limited", "priority", "args", "created_at", "lane")
     job = {name: anchor[name] for name in names}
     more = ("lease_seconds", "unique_key", "group_name", "deadline_at", "start_by", "retry_of", "trace")
@@ -237,15 +237,15 @@ def _requested(anchor: Row) -> dict[str, Any]:
 
 
 def _running(row: Row, side: Row) -> dict[str, Any]:
-    placed = side["site"] is not None and side["placed_in"] == row["attempt"]
+    has_site = side["site"] is not None and side["placed_in"] == row["attempt"]
     return {
         "state": State.RUNNING,
         "stop_requested": STOP_OF_NUMBER[row["stop"]],
         "started_at": row["started_at"],
         "first_started_at": side["first_started_at"] or row["started_at"],
-        "execution_site": side["site"] if placed else None,
-        "execution_name": side["name"] if placed else None,
-        "execution_started_at": side["execution_started_at"] if placed else None,
+        "execution_site": side["site"] if has_site else None,
+        "execution_name": side["name"] if has_site else None,
+        "execution_started_at": side["execution_started_at"] if has_site else None,
     }
 
 

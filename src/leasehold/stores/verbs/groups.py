@@ -54,12 +54,12 @@ class GroupVerbs(ResultVerbs):
         """Groups by name; `cursor` is the last page's `next`."""
         check_page(limit)
         (after,) = ("",) if cursor is None else parts_of(cursor, str)
-        requested: dict[str, Any] = {"after": after, "limit": limit + 1, "cap": GROUP_TOTAL_CAP}
+        parameters: dict[str, Any] = {"after": after, "limit": limit + 1, "cap": GROUP_TOTAL_CAP}
         statement = "list_groups"
         if state is not None:
             statement = "list_groups_in"
-            requested["state"] = state
-        rows = self._rows(statement, **requested)
+            parameters["state"] = state
+        rows = self._rows(statement, **parameters)
         groups = [_group_summary(row) for row in rows[:limit]]
         return GroupPage(groups, cursor_of(groups[-1].name) if len(rows) > limit else None)
 

@@ -28,8 +28,8 @@ class RecoverVerbs(QuestionVerbs):
         """The first look at leases whose renewal is overdue on the database's clock: those that a look `sweep` seconds
         later would see too late to reap at their expiry. It includes leases that expire further ahead than their own
         length, because the clock was set back."""
-        requested = {"sweep": sweep, "tolerance": TOLERANCE, "limit": limit}
-        rows = self._rows("sight_overdue", **requested)
+        parameters = {"sweep": sweep, "tolerance": TOLERANCE, "limit": limit}
+        rows = self._rows("sight_overdue", **parameters)
         seen_at = self._database.clock.monotonic()
         return [
             Sighting(
@@ -78,9 +78,9 @@ class RecoverVerbs(QuestionVerbs):
         `start_by`, they are cancelled. Close questions whose time is over and queue the jobs that wait for them. A
         separate read looks for them first: a sweep that finds nothing writes nothing."""
         rows = self._tuples("find_passed_limits", limit=limit)
-        ids = [job_id for job_id, requested in rows if not requested]
+        ids = [job_id for job_id, is_question in rows if not is_question]
         ended = self._database.transact(lambda session: _expire(session, ids)) if ids else []
-        return ended + self._expire_questions([job_id for job_id, requested in rows if requested])
+        return ended + self._expire_questions([job_id for job_id, is_question in rows if is_question])
 
     def adopt(
         self, worker: str, sites: Sequence[str], tasks: Sequence[str] | None = None, limit: int = 100
@@ -90,10 +90,10 @@ class RecoverVerbs(QuestionVerbs):
             return []
 
         self._make_worker_name(worker)
-        requested = {"sites": list(sites), "tasks": None if tasks is None else list(tasks), "limit": limit}
+        parameters = {"sites": list(sites), "tasks": None if tasks is None else list(tasks), "limit": limit}
 
         def work(session: Session) -> list[Grant]:
-            found = [row[0] for row in session.tuples("find_orphans", **requested)]
+            found = [row[0] for row in session.tuples("find_orphans", **parameters)]
             jobs, now = lock_skip_locked(session, found)
             if now is None:
                 return []
@@ -154,18 +154,18 @@ class RenewVerbs(Verbs):
         held = {job_id: leases[job_id] for job_id in sorted(leases) if leases[job_id] > 0}
         if not held:
             return []
-        renewed = self._ask("renew", held)
+        renewed = self._query("renew", held)
         answer = [Renewal(job_id, STOP_OF_NUMBER[stop]) for job_id, stop in renewed.items()]
         missing = {job_id: token for job_id, token in held.items() if job_id not in renewed}
         if missing:
             # The statement does not wait: a lease that it skipped is locked or lost. A read finds out which.
-            locked = self._ask("find_leases", missing)
+            locked = self._query("find_leases", missing)
             answer += [
                 Renewal(job_id, STOP_OF_NUMBER[stop], extended=False) for job_id, stop in locked.items()
             ]
         return answer
 
-    def _ask(self, statement: str, leases: Mapping[str, int]) -> dict[str, int]:
+    def _query(self, statement: str, leases: Mapping[str, int]) -> dict[str, int]:
         columns = Columns(ids=list(leases), tokens=list(leases.values()))
         return dict(
             self._database.single(lambda session: session.tuples(statement, leases=columns), idempotent=True)

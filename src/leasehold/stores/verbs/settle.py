@@ -326,10 +326,10 @@ def file_follow_ups(
     refused = _without_parents(session, follow_ups)
     refused |= {job_id: str(problem) for job_id, problem in limit_problems(session, follow_ups).items()}
     refused |= _into_held_groups(session, follow_ups, stopped_follow_ups(follow_ups, marks))
-    requested = [job for job in follow_ups if job.id not in refused]
+    accepted = [job for job in follow_ups if job.id not in refused]
     # With "raise", a held key would undo the success too.
-    mild = [replace(job, on_duplicate="return") if job.on_duplicate == "raise" else job for job in requested]
-    for job, made in zip(requested, enqueue_in(session, mild, groups, marks), strict=True):
+    mild = [replace(job, on_duplicate="return") if job.on_duplicate == "raise" else job for job in accepted]
+    for job, made in zip(accepted, enqueue_in(session, mild, groups, marks), strict=True):
         if made.id != job.id and job.on_duplicate == "raise":
             refused[job.id] = f"its unique key {job.unique_key!r} is held by job {made.id}"
     if refused:
@@ -351,8 +351,8 @@ def _without_parents(session: Session, follow_ups: Sequence[NewJob]) -> dict[str
     """Follow-ups that would wait for a missing job, or for a follow-up that is left out itself; by id, with the
     reason."""
     there = {job.id for job in follow_ups}
-    requested = {parent for job in follow_ups for parent in job.after} - there
-    found = {row["id"] for row in session.rows("find_ids", ids=sorted(requested))} if requested else set()
+    parents = {parent for job in follow_ups for parent in job.after} - there
+    found = {row["id"] for row in session.rows("find_ids", ids=sorted(parents))} if parents else set()
     refused: dict[str, str] = {}
     for job in follow_ups:
         for parent in job.after:

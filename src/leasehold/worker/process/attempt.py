@@ -269,7 +269,8 @@ class ProcessAttempt(Attempt):
         return stop_grace + KILL_TIME
 
     def _grace(self) -> float:
-        """0 if the lease is lost: the next attempt may run already. Else the guard ends the child with the lease."""
+        """Return the seconds that the child gets to end; 0 if the lease is lost, because the next attempt may run
+        already. The guard ends the child with the lease at the latest."""
         return 0.0 if self.cause == "lost" else self.processes.stop_grace
 
     # -- how it ended ----------------------------------------------------------------------------------------------
@@ -310,7 +311,7 @@ class ProcessAttempt(Attempt):
         return Crashed(f"{text}\n\n{stack}" if stack else text)
 
     def judge(self, value: object) -> Success:
-        """The child has judged the value."""
+        """Return the value, which is the success that the child has made."""
         assert isinstance(value, Success)
         return value
 

@@ -115,7 +115,7 @@ class Interrupt:
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def emit(self) -> None:
-        """Callable from any thread. The signal also ends a wait of the main thread in the kernel."""
+        """Interrupt the handler, from any thread. The signal also ends a wait of the main thread in the kernel."""
         self._reported = True
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
@@ -196,7 +196,7 @@ class ChildAttempt(Attempt):
         guard.stop()
 
     def stop_from_outside(self) -> None:
-        """Runs in the link's thread."""
+        """Stop the attempt, as the worker requests. Runs in the link's thread."""
         self.stop("requested")
         if not self.definition.runs_on_loop:
             if self._interrupt.armed:
@@ -232,5 +232,5 @@ class ChildAttempt(Attempt):
         return self.remote_writer.put(self.remote_writer.stream_of(self), kind, data, key, text)
 
     def becomes_file(self, text: str | None) -> bool:
-        """False: the worker decides whether a result becomes a file."""
+        """Return False: the worker decides whether a result becomes a file."""
         return False

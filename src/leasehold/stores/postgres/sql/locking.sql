@@ -66,8 +66,8 @@ WHERE j.seq = ANY(:seqs::bigint[]);
 
 -- name: find_progress
 -- The jobs among these whose attempts have saved something since the last attempt that crashed.
-SELECT j.seq FROM unnest(:seqs::bigint[]) AS asked(seq),
-    LATERAL (SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.seq = asked.seq LIMIT 1) AS j
+SELECT j.seq FROM unnest(:seqs::bigint[]) AS given(seq),
+    LATERAL (SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.seq = given.seq LIMIT 1) AS j
 WHERE greatest(
     coalesce((SELECT max(s.attempt) FROM leasehold.step AS s WHERE s.job_id = j.id), 0),
     coalesce((SELECT c.attempt FROM leasehold.checkpoint AS c WHERE c.job_id = j.id), 0))

@@ -44,7 +44,7 @@ WHERE minute > to_timestamp(0) AND minute < :now - :age::double precision * inte
 -- The first row of every priority in use behind every gate, as a claim reads it: no other rows are read. Of lanes only
 -- those with a ticket.
 WITH RECURSIVE open AS MATERIALIZED (SELECT id FROM leasehold.gate),
-asked AS MATERIALIZED (SELECT id FROM open),
+ticket_gates AS MATERIALIZED (SELECT id FROM open),
 -- include: ready_groups
 ,
 -- include: ticket_groups

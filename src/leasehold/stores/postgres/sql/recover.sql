@@ -40,7 +40,7 @@ SELECT count(*) AS leases FROM leasehold.lease;
 -- Jobs whose time is over and that no worker runs. Only jobs with such limits: the index leads with the time. Whether a
 -- job that had to start by now has started is checked under the lock. And jobs with a question that was not answered in
 -- time: one read for both, every few seconds.
-(SELECT j.id, false AS asked
+(SELECT j.id, false AS is_question
  FROM leasehold.time_limit AS t, LATERAL (SELECT q.id FROM leasehold.job AS q WHERE q.seq = t.job LIMIT 1) AS j
  WHERE t.due_at <= :now AND NOT EXISTS (SELECT FROM leasehold.lease AS l WHERE l.job = t.job OFFSET 0)
    AND NOT EXISTS (SELECT FROM leasehold.parked AS p WHERE p.job = t.job AND p.state = 4 OFFSET 0)
@@ -51,8 +51,8 @@ UNION ALL
 
 -- name: renew
 -- The token alone proves the lease; the expiry is not checked, so a late renewal that nothing has fenced still counts.
--- A lease that another transaction has locked is skipped and requested again by itself: one locked job must not cost
--- the others their leases. One probe per lease, by its key, whatever the statistics are.
+-- A lease that another transaction has locked is skipped and looked up by a read of its own: one locked job must not
+-- cost the others their leases. One probe per lease, by its key, whatever the statistics are.
 WITH mine AS MATERIALIZED (
     SELECT l.tid, j.id FROM unnest(:leases.ids::uuid[], :leases.tokens::bigint[]) AS r(id, token), LATERAL (
         SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j, LATERAL (

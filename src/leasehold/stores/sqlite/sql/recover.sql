@@ -39,7 +39,7 @@ SELECT count(*) AS leases FROM leasehold_lease;
 -- job that had to start by now has started is checked under the lock. And jobs with a question that was not answered in
 -- time: one read for both, every few seconds.
 SELECT * FROM (
-    SELECT j.id, 0 AS asked FROM leasehold_time_limit AS t CROSS JOIN leasehold_job AS j ON j.seq = t.job
+    SELECT j.id, 0 AS is_question FROM leasehold_time_limit AS t CROSS JOIN leasehold_job AS j ON j.seq = t.job
     WHERE t.due_at <= :now AND NOT EXISTS (SELECT 1 FROM leasehold_lease AS l WHERE l.job = t.job)
       AND NOT EXISTS (SELECT 1 FROM leasehold_parked AS p WHERE p.job = t.job AND p.state = 4)
     ORDER BY t.due_at LIMIT :limit)
