@@ -48,7 +48,7 @@ def test_the_record_of_a_run_is_truthful_from_the_request_to_the_end(start: Star
         assert f":{worker.pid}:" in job["locked_by"]
         until = job["locked_until"]
         (container,) = docker.containers(run_id)
-        assert container["Labels"]["leasehold.run"] == f"app-{job['id']}-1"
+        assert container["Labels"]["leasehold.execution"] == f"app-{job['id']}-1"
         wait_for(lambda: fleet.job(run_id)["locked_until"] != until, "a heartbeat")
         docker.notify_workers(run_id)
 

@@ -32,7 +32,7 @@ from leasehold.tasks.settings import TaskOptions
 from leasehold.tasks.task import Task
 from leasehold.threads import aio
 from leasehold.view import AppView, Tenant
-from leasehold.wiring import AnyTask, Internals, Place
+from leasehold.wiring import AnyTask, Internals, Location
 from leasehold.worker.hooks import Hook
 from leasehold.worker.settings import QueueOrder, WorkerDetails, WorkerSettings, grace_in_seconds, split_names
 from leasehold.worker.worker import Worker
@@ -55,7 +55,7 @@ class Leasehold(AppView):
         app = Leasehold("postgresql://…", schema="jobs")  # else LEASEHOLD_SCHEMA, else "leasehold"
 
     The app connects to the database at its first use. It then creates or upgrades a SQLite file by itself; upgrade a
-    PostgreSQL schema with `app.upgrade()`. The fields of `wiring.Place` describe the arguments.
+    PostgreSQL schema with `app.upgrade()`. The fields of `wiring.Location` describe the arguments.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Leasehold(AppView):
         executions: str | os.PathLike[str] | None = None,
         shutdown_grace: Duration | EllipsisType | None = ...,
     ) -> None:
-        place = Place(
+        location = Location(
             url=resolve_url(url),
             schema=schema or os.environ.get(SCHEMA_VARIABLE) or "leasehold",
             listen_url=listen_url,
@@ -79,14 +79,14 @@ class Leasehold(AppView):
             results=os.fspath(results) if results else os.environ.get(RESULTS_VARIABLE) or None,
             executions=os.fspath(executions) if executions else os.environ.get(EXECUTIONS_VARIABLE) or None,
         )
-        super().__init__(Internals(place, grace_in_seconds(shutdown_grace)))
+        super().__init__(Internals(location, grace_in_seconds(shutdown_grace)))
         self.mirrors = Mirrors(self.__internals__.operations, self.__internals__.tasks)
         self.tenants = Tenants(self.__internals__.operations, self.__internals__.shared.stores.forget)
 
     @property
     def url(self) -> str:
         """The URL of the app's database."""
-        return self.__internals__.place.url
+        return self.__internals__.location.url
 
     def configure(self, url: str | None = None, *, schema: str | None = None) -> None:
         """Set the database after the app was created: for programs that register tasks at import and learn the URL
@@ -272,7 +272,7 @@ class Leasehold(AppView):
             retention=retention_by_state(retention, "retention", retention_by_state("7d", "retention")),
             audit_retention=None if audit_retention is None else seconds(audit_retention, "audit_retention"),
             burst=burst,
-            listen_url=listen_url or self.__internals__.place.listen_url,
+            listen_url=listen_url or self.__internals__.location.listen_url,
             tenants=split_names(tenants if isinstance(tenants, str) else tuple(tenants)),
             **more,
         )

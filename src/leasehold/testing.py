@@ -258,8 +258,8 @@ def sandbox(
     clock = clock or ManualClock()
     internals = app.__internals__
     folder = Path(folder).resolve()
-    place = replace(
-        internals.place,
+    location = replace(
+        internals.location,
         url=resolve_url(url or f"sqlite:///{folder}/leasehold-sandbox.db"),
         schema=f"leasehold_sandbox_{secrets.token_hex(4)}",
         listen_url=None,
@@ -267,11 +267,11 @@ def sandbox(
         clock=clock,
         results=None,
     )
-    with internals.moved_to(place):
+    with internals.moved_to(location):
         if url is not None:
             app.upgrade()
         try:
             yield Sandbox(app, clock)
         finally:
-            if not place.is_sqlite:
+            if not location.is_sqlite:
                 internals.store.drop()

@@ -11,11 +11,12 @@ from leasehold.client.tenants import Tenants
 from leasehold.domain.audit import AuditPage, AuditRow
 from leasehold.domain.budgets import BudgetLine, BudgetOwner, BudgetPage, BudgetRow, Spending
 from leasehold.domain.bulk import BulkOptions, BulkRefusal, BulkReport
-from leasehold.domain.capacity import Holder
+from leasehold.domain.capacity import RunningJob
 from leasehold.domain.checks.numbers import Priority
 from leasehold.domain.checks.texts import Names
 from leasehold.domain.checks.times import Duration
 from leasehold.domain.groups import (
+    GroupAttempt,
     GroupError,
     GroupPage,
     GroupResult,
@@ -23,7 +24,6 @@ from leasehold.domain.groups import (
     GroupStatus,
     GroupStop,
     GroupSummary,
-    RunningJob,
 )
 from leasehold.domain.hooks import Notification
 from leasehold.domain.job import Question
@@ -114,6 +114,7 @@ __all__ = [
     "Flag",
     "FollowUp",
     "Group",
+    "GroupAttempt",
     "GroupError",
     "GroupPage",
     "GroupResult",
@@ -125,7 +126,6 @@ __all__ = [
     "Histogram",
     "HistoryEntry",
     "Hold",
-    "Holder",
     "Job",
     "Keep",
     "LaneHolder",

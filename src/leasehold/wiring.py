@@ -64,7 +64,7 @@ NamedCall = tuple[str, Mapping[str, Any], CallOptions]
 
 
 @frozen(kw_only=True)
-class Place:
+class Location:
     """The database and folders of an app's jobs, and how to connect."""
 
     url: str
@@ -101,8 +101,8 @@ class Place:
         state = os.environ.get(STATE_VARIABLE) or Path.home() / ".local" / "state"
         # One folder per database: a copy of a database must not take the original's executions for its own.
         parts = urlsplit(self.url)
-        place = f"{parts.hostname}:{parts.port}{parts.path}:{self.schema}"
-        return Path(state, "leasehold", "executions", hashlib.sha256(place.encode()).hexdigest()[:16])
+        location = f"{parts.hostname}:{parts.port}{parts.path}:{self.schema}"
+        return Path(state, "leasehold", "executions", hashlib.sha256(location.encode()).hexdigest()[:16])
 
 
 class Shared:
@@ -127,16 +127,16 @@ class Shared:
 class Internals:
     """The parts of an app or, with the app's `shared` ones, of its view of one tenant."""
 
-    def __init__(self, place: Place, grace: float | None, shared: Shared | None = None) -> None:
-        self.place = place
-        self._home: Place | None = None
-        """The place to return to when a test ends. None: outside of tests."""
+    def __init__(self, location: Location, grace: float | None, shared: Shared | None = None) -> None:
+        self.location = location
+        self._home: Location | None = None
+        """The location to return to when a test ends. None: outside of tests."""
         self._grace = grace
         """The time that jobs of `run_now` and `run_by_id` get to end when the app is closed. None: as long as they
         need. Left out: SHUTDOWN_GRACE_PERIOD_SECONDS, else 300 seconds."""
         self.lifespan: Lifespan | None = None
         if shared is None:
-            stores = OpenStores(self._open, lambda: self.place.is_sqlite)
+            stores = OpenStores(self._open, lambda: self.location.is_sqlite)
             shared = Shared(
                 stores,
                 EmbeddedWorker(lambda: self.store, self._make_embedded),
@@ -145,7 +145,9 @@ class Internals:
             shared.views[None] = self
         self.shared = shared
         self.tasks, self.hooks = shared.tasks, shared.hooks
-        self.operations = Operations(lambda: self.store, self.tasks.queues, place.listen_url, self.find_task)
+        self.operations = Operations(
+            lambda: self.store, self.tasks.queues, location.listen_url, self.find_task
+        )
         self._sweeping = ForkLock()
         self._reaper: Reaper | None = None
         self._of_tenant: tuple[Directory, JobStore] | None = None
@@ -153,7 +155,7 @@ class Internals:
             self.operations,
             self.find_task,
             self._run_now,
-            place.tenant,
+            location.tenant,
             self._producer_of,
             lambda: shared.tracing,
         )
@@ -162,17 +164,17 @@ class Internals:
     # -- tenants ---------------------------------------------------------------------------------------------------
     @property
     def tenant(self) -> str | None:
-        return self.place.tenant
+        return self.location.tenant
 
     def of_tenant(self, name: str) -> Internals:
         views = self.shared.views
         if name not in views:
-            views.setdefault(name, Internals(replace(self.place, tenant=name), self._grace, self.shared))
+            views.setdefault(name, Internals(replace(self.location, tenant=name), self._grace, self.shared))
         return views[name]
 
     def choose_tenant(self, name: str | None) -> None:
         """Let the app work on this tenant alone until it is closed. For commands."""
-        self.place = replace(self.place, tenant=name)
+        self.location = replace(self.location, tenant=name)
         self.producer.tenant = name
 
     def _producer_of(self, tenant: str | None) -> Enqueuer:
@@ -208,7 +210,7 @@ class Internals:
 
     def command_runner(self) -> SubprocessRunner:
         """Return the runner of the executions folder, which the commands of all tasks share."""
-        folder = self.shared.views[None].place.executions_folder.absolute()
+        folder = self.shared.views[None].location.executions_folder.absolute()
         runner = self.shared.command_runner
         if runner is None or runner.folder != folder.resolve():
             runner = self.shared.command_runner = SubprocessRunner(folder)
@@ -324,7 +326,7 @@ class Internals:
                 store.check_schema()
             except SchemaOutdated:
                 # Upgrade only an outdated schema: an upgrade would wait for an open write of the caller.
-                if not self.place.is_sqlite:
+                if not self.location.is_sqlite:
                     raise
                 store.upgrade()
         except BaseException:
@@ -333,9 +335,13 @@ class Internals:
         return store
 
     def _open_unchecked(self) -> JobStore:
-        place = self.place
+        location = self.location
         return open_store(
-            place.url, schema=place.schema, clock=place.clock, pooler=place.pooler, results=place.results
+            location.url,
+            schema=location.schema,
+            clock=location.clock,
+            pooler=location.pooler,
+            results=location.results,
         )
 
     @contextlib.contextmanager
@@ -351,31 +357,31 @@ class Internals:
     def scratch_place(self) -> Iterator[tuple[str, str]]:
         """Yield URL and schema of an empty store beside this one: a schema in the same database, or a file in the same
         folder. The store is removed when the block ends."""
-        with scratch_place(self.place.url, self.place.pooler) as found:
+        with scratch_place(self.location.url, self.location.pooler) as found:
             yield found
 
     def configure(self, url: str | None, schema: str | None) -> None:
         """Work on another store from now on; None changes nothing. In a sandbox it takes effect at the sandbox's end,
         so that an app factory in a test does not move the app out of the sandbox."""
-        home = self._home or self.place
+        home = self._home or self.location
         home = replace(home, url=url or home.url, schema=schema or home.schema)
         if self._home is not None:
             self._home = home
-        elif home != self.place:
+        elif home != self.location:
             self.close()
-            self.place = home
+            self.location = home
 
     @contextlib.contextmanager
-    def moved_to(self, place: Place) -> Iterator[None]:
+    def moved_to(self, location: Location) -> Iterator[None]:
         """Work on another store until the block ends. For tests."""
-        outer, self._home = self._home, self.place
+        outer, self._home = self._home, self.location
         self.close()
-        self.place = place
+        self.location = location
         try:
             yield
         finally:
             self.close()
-            self.place, self._home = self._home, outer
+            self.location, self._home = self._home, outer
 
     def close(self) -> None:
         self.shared.host.close()

@@ -31,7 +31,6 @@ SHARED = {
     "Job": "the handle that users hold, and the record of the job that it shows",
     "JobCall": "one call of a task: what the remote client sends, and the body that the server reads",
     "Progress": "what a job reports, and rich's own class, which a program imports from contrib instead",
-    "State": "renamed in its own change",
     "Tenant": "one tenant, of the app and of a server over HTTP: the same verbs",
 }
 

@@ -200,10 +200,10 @@ def test_a_sandbox_in_postgres_has_a_schema_of_its_own_and_removes_it(postgres_u
     with contextlib.closing(connect(postgres_url)) as connection:
         connection.autocommit = True
         with sandbox(app, tmp_path, url=postgres_url) as box:
-            schema = app.__internals__.place.schema
+            schema = app.__internals__.location.schema
             ship.enqueue(1)
             with sandbox(app, tmp_path, url=postgres_url) as inner:
-                assert app.__internals__.place.schema != schema
+                assert app.__internals__.location.schema != schema
                 assert inner.enqueued() == []
             box.assert_enqueued("ship", count=1)
         left = connection.execute("select count(*) from pg_namespace where nspname = %s", [schema]).fetchone()

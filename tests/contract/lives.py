@@ -7,7 +7,7 @@ from typing import Any
 from leasehold.domain.job import Grant, Job, Sighting
 from leasehold.domain.outcome import DeadlinePassed, Failure, Outcome, QuestionAsked, Stopped, Success
 from leasehold.domain.states import State
-from leasehold.stores.results import Denied, Ending
+from leasehold.stores.results import ClaimDenied, Ending
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock
 from tests.backends import put
@@ -67,7 +67,7 @@ def is_fenced(store: JobStore, grant: Grant, outcome: Outcome) -> bool:
 def sight(store: JobStore, clock: ManualClock, job_id: str) -> Sighting:
     """Let the lease run out and take both looks at it; the answer is ripe."""
     clock.advance(store.get(job_id).lease_seconds + 1)
-    (seen,) = [s for s in store.sight_missed() if s.id == job_id]
+    (seen,) = [s for s in store.sight_overdue() if s.id == job_id]
     clock.advance(seen.lease_seconds / 3)
     return seen
 
@@ -118,11 +118,11 @@ def in_state(store: JobStore, clock: ManualClock, state: State, **fields: Any) -
     return store.get(job.id)
 
 
-def granted(answer: Grant | Denied) -> Grant:
+def granted(answer: Grant | ClaimDenied) -> Grant:
     assert isinstance(answer, Grant), answer
     return answer
 
 
-def denied(answer: Grant | Denied) -> Denied:
-    assert isinstance(answer, Denied), answer
+def denied(answer: Grant | ClaimDenied) -> ClaimDenied:
+    assert isinstance(answer, ClaimDenied), answer
     return answer

@@ -32,7 +32,7 @@ from tests.contract.lives import OWNER, end, in_state, is_fenced, run
 
 # -- results that no store can keep ------------------------------------------------------------------------------------
 
-UNSTORABLE = {
+NOT_SERIALIZABLE = {
     "no JSON": "not json",
     "empty": "",
     "half a JSON": '{"a": ',
@@ -47,13 +47,13 @@ UNSTORABLE = {
 }
 
 
-@pytest.mark.parametrize("name", UNSTORABLE)
-def test_a_batch_of_ten_with_one_unstorable_result_loses_only_that_one(store, name):
-    _settle_ten(store, {3: UNSTORABLE[name]})
+@pytest.mark.parametrize("name", NOT_SERIALIZABLE)
+def test_a_batch_of_ten_with_one_not_serializable_result_loses_only_that_one(store, name):
+    _settle_ten(store, {3: NOT_SERIALIZABLE[name]})
 
 
 @pytest.mark.parametrize("places", [(0, 1, 2), (0, 4, 9), (7, 8, 9)])
-def test_a_batch_of_ten_with_three_unstorable_results_loses_only_those(store, places):
+def test_a_batch_of_ten_with_three_not_serializable_results_loses_only_those(store, places):
     texts = ["not json", '"a\x00b"', '{"a": ']
     _settle_ten(store, dict(zip(places, texts, strict=True)))
 
@@ -71,34 +71,34 @@ def _settle_ten(store, bad: dict[int, str]) -> None:
     )
     lost = sorted(grants[number].id for number in bad)
     assert settled.accepted == sorted(grant.id for grant in grants)
-    assert (sorted(settled.unstorable), settled.fenced) == (lost, [])
+    assert (sorted(settled.not_serializable), settled.fenced) == (lost, [])
     for number, grant in enumerate(grants):
         job = store.get(grant.id)
         assert (job.worker, job.settled_by, job.settled_token) == (None, OWNER, grant.token)
         if number in bad:
             assert (job.state, job.result, job.halts_lane) == (State.FAILED, None, True)
-            assert job.error.startswith("unstorable result")
+            assert job.error.startswith("the result is not serializable")
             assert job.failures == 1
         else:
             assert (job.state, job.result) == (State.SUCCEEDED, f'{{"n": {number}}}')
 
 
-def test_an_unstorable_result_under_a_lost_lease_is_fenced_and_nothing_else(store):
+def test_a_not_serializable_result_under_a_lost_lease_is_fenced_and_nothing_else(store):
     for text in ("not json", '"a\x00b"'):
         grant = run(store)
         end(store, grant, HandedBack())
         before = store.get(grant.id)
         settled = store.settle([Ending(grant.id, grant.token, Success(text))])
         assert (settled.accepted, settled.fenced) == ([], [grant.id])
-        assert settled.unstorable == [], "it was not accepted, not even as failed"
+        assert settled.not_serializable == [], "it was not accepted, not even as failed"
         assert store.get(grant.id) == before
 
 
-def test_an_unstorable_result_of_a_cancelled_job_ends_cancelled(store):
+def test_a_not_serializable_result_of_a_cancelled_job_ends_cancelled(store):
     grant = run(store)
     store.cancel(grant.id)
     settled = store.settle([Ending(grant.id, grant.token, Success("not json"))])
-    assert settled.unstorable == [grant.id]
+    assert settled.not_serializable == [grant.id]
     assert store.get(grant.id).state is State.CANCELLED
 
 
@@ -118,7 +118,7 @@ def test_a_reference_to_a_result_comes_back_as_it_was(store, reference):
     assert end(store, run(store), Success(None, reference)).result_ref == reference
 
 
-def test_an_unstorable_reference_costs_only_its_own_job(store):
+def test_a_not_serializable_reference_costs_only_its_own_job(store):
     grants = [run(store) for _ in range(4)]
     references = ["a", "b\x00", "c", "d"]
     endings = [
@@ -138,7 +138,7 @@ BAD_QUESTIONS = {
 
 
 @pytest.mark.parametrize("name", BAD_QUESTIONS)
-def test_a_batch_with_an_unstorable_question_settles_the_others(store, name):
+def test_a_batch_with_a_not_serializable_question_settles_the_others(store, name):
     """A batch that the database refuses for its data is bisected, whatever the outcomes in it."""
     grants = [run(store) for _ in range(3)]
     outcomes: list[Outcome] = [Failure("boom", final=True), BAD_QUESTIONS[name], Snoozed(5.0)]

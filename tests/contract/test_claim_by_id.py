@@ -74,14 +74,14 @@ def test_a_job_that_is_not_due_is_not_claimed_by_id(store, clock):
 def test_a_job_that_is_not_there_is_denied(store):
     missing = new_id()
     answer = denied(store.claim_by_id(missing, OWNER))
-    assert (answer.id, answer.state, answer.look) == (missing, None, None)
+    assert (answer.id, answer.state, answer.sighting) == (missing, None, None)
 
 
 @pytest.mark.parametrize("state", [state for state in State if state not in (State.QUEUED, State.RUNNING)])
 def test_a_denial_names_the_state(store, clock, state):
     job = in_state(store, clock, state)
     answer = denied(store.claim_by_id(job.id, OWNER))
-    assert (answer.state, answer.look) == (state, None)
+    assert (answer.state, answer.sighting) == (state, None)
     assert state.value.replace("_", " ") in answer.why
     assert store.get(job.id) == job
 
@@ -152,7 +152,7 @@ def test_a_lease_that_runs_is_not_stolen(store, clock):
     job = store.get(grant.id)
     clock.advance(29.999)
     answer = denied(store.claim_by_id(grant.id, "thief"))
-    assert (answer.state, answer.look) == (State.RUNNING, None)
+    assert (answer.state, answer.sighting) == (State.RUNNING, None)
     assert OWNER in answer.why
     assert store.get(grant.id) == job
 
@@ -161,7 +161,7 @@ def test_a_lease_that_has_run_out_is_stolen_in_two_looks(store, clock):
     grant = run(store)
     clock.advance(31)
     before = store.get(grant.id)
-    look = denied(store.claim_by_id(grant.id, "thief")).look
+    look = denied(store.claim_by_id(grant.id, "thief")).sighting
     assert (look.id, look.token, look.worker, look.seen_at) == (
         grant.id,
         grant.token,
@@ -169,7 +169,7 @@ def test_a_lease_that_has_run_out_is_stolen_in_two_looks(store, clock):
         clock.monotonic(),
     )
     clock.advance(9.999)
-    assert denied(store.claim_by_id(grant.id, "thief", sighting=look)).look is not None
+    assert denied(store.claim_by_id(grant.id, "thief", sighting=look)).sighting is not None
     assert store.get(grant.id) == before
     clock.advance(0.001)
     stolen = granted(store.claim_by_id(grant.id, "thief", sighting=look))
@@ -183,7 +183,7 @@ def test_a_lease_that_has_run_out_is_stolen_in_two_looks(store, clock):
 def test_a_sighting_of_the_sweep_serves_a_claim_by_id(store, clock):
     grant = run(store)
     clock.advance(31)
-    (look,) = store.sight_missed()
+    (look,) = store.sight_overdue()
     clock.advance(10)
     granted(store.claim_by_id(grant.id, "thief", sighting=look))
 
@@ -191,13 +191,13 @@ def test_a_sighting_of_the_sweep_serves_a_claim_by_id(store, clock):
 def test_a_renewal_between_the_looks_keeps_the_lease_from_the_thief(store, clock):
     grant = run(store)
     clock.advance(31)
-    look = denied(store.claim_by_id(grant.id, "thief")).look
+    look = denied(store.claim_by_id(grant.id, "thief")).sighting
     clock.advance(10)
     store.renew({grant.id: grant.token})
-    assert denied(store.claim_by_id(grant.id, "thief", sighting=look)).look is None
+    assert denied(store.claim_by_id(grant.id, "thief", sighting=look)).sighting is None
     clock.advance(31)
     again = denied(store.claim_by_id(grant.id, "thief", sighting=look))
-    assert again.look.expires_at > look.expires_at, "it starts with a first look again"
+    assert again.sighting.expires_at > look.expires_at, "it starts with a first look again"
     assert store.get(grant.id).worker == OWNER
 
 
@@ -247,7 +247,7 @@ def test_a_steal_counts_a_bystander_as_a_bystander(store, clock):
     grant = run(store, worker="busy", policy=Policy(backoff=0.0))
     run(store, worker="busy", lease_seconds=3600.0)
     clock.advance(31)
-    assert denied(store.claim_by_id(grant.id, "thief")).look.alone is False
+    assert denied(store.claim_by_id(grant.id, "thief")).sighting.alone is False
 
 
 # -- orphans -----------------------------------------------------------------------------------------------------------
@@ -291,6 +291,6 @@ def test_a_lost_external_run_is_reaped_and_adopted_at_once_where_its_site_is_ser
 def _steal(store, clock, job_id, sites=()):
     """Both looks, then the claim."""
     clock.advance(31)
-    look = denied(store.claim_by_id(job_id, "thief", sites=sites)).look
+    look = denied(store.claim_by_id(job_id, "thief", sites=sites)).sighting
     clock.advance(10)
     return store.claim_by_id(job_id, "thief", sites=sites, sighting=look)

@@ -142,7 +142,7 @@ def test_a_claim_by_id_ends_what_has_no_time_left_and_says_why(store, clock, lim
 def test_a_stolen_job_past_its_deadline_is_denied_and_timed_out(store, clock):
     grant = run(store, deadline=40.0)
     clock.advance(31)
-    look = denied(store.claim_by_id(grant.id, "thief")).look
+    look = denied(store.claim_by_id(grant.id, "thief")).sighting
     clock.advance(10)
     answer = denied(store.claim_by_id(grant.id, "thief", sighting=look))
     assert answer.state is store.get(grant.id).state is State.TIMED_OUT

@@ -56,7 +56,7 @@ def taken_over_by_id(store: JobStore, clock: ManualClock, job: Job) -> object:
     """Claim by id meets a missed lease, reaps it, and the job is out of tries."""
     store.claim_by_id(job.id, "w")
     clock.advance(31)
-    (seen,) = store.sight_missed()
+    (seen,) = store.sight_overdue()
     clock.advance(10)
     return store.claim_by_id(job.id, "other", sighting=seen)
 
@@ -370,13 +370,13 @@ def test_a_lost_reply_of_an_awaited_settle_reads_as_done(store: JobStore):
     assert store.get(child.id).unmet == 0
 
 
-def test_an_unstorable_result_of_an_awaited_job_costs_only_its_own_branch(store: JobStore):
+def test_a_not_serializable_result_of_an_awaited_job_costs_only_its_own_branch(store: JobStore):
     good, bad = run(store), run(store)
     one, two = put(store, after=(good.id,)), put(store, after=(bad.id,))
     settled = store.settle(
         [Ending(good.id, good.token, Success("1")), Ending(bad.id, bad.token, Success("not json"))]
     )
-    assert (sorted(settled.accepted), settled.unstorable) == (sorted([good.id, bad.id]), [bad.id])
+    assert (sorted(settled.accepted), settled.not_serializable) == (sorted([good.id, bad.id]), [bad.id])
     assert store.get(one.id).state is State.QUEUED
     assert store.get(two.id).reason == f"job {bad.id} (work) ended failed"
 

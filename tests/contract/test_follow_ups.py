@@ -152,7 +152,7 @@ def test_an_awaited_parent_with_follow_ups_does_both(store: JobStore):
     assert sorted(claim_ids(store, queue="later")) == sorted([child.id, wanted.id])
 
 
-def test_an_unstorable_result_takes_its_follow_ups_with_it_and_spares_the_others(store: JobStore):
+def test_a_not_serializable_result_takes_its_follow_ups_with_it_and_spares_the_others(store: JobStore):
     good, bad = run(store), run(store)
     kept, dropped = follow_up(), follow_up()
     settled = store.settle(
@@ -161,7 +161,7 @@ def test_an_unstorable_result_takes_its_follow_ups_with_it_and_spares_the_others
             Ending(bad.id, bad.token, Success("not json", None, (dropped,))),
         ]
     )
-    assert (sorted(settled.accepted), settled.unstorable) == (sorted([good.id, bad.id]), [bad.id])
+    assert (sorted(settled.accepted), settled.not_serializable) == (sorted([good.id, bad.id]), [bad.id])
     assert store.get(bad.id).state is State.FAILED
     assert made(store) == {kept.id}
 

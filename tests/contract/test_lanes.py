@@ -734,7 +734,7 @@ class Walk:
 
     def _recover(self) -> None:
         self.clock.advance(31)
-        seen = self.store.sight_missed()
+        seen = self.store.sight_overdue()
         self.clock.advance(10)
         self.store.reap(seen)
         if self.chance.random() < 0.5:

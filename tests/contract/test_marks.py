@@ -56,8 +56,10 @@ def mark(store: JobStore, job_id: str) -> str:
     return store.mark_jobs([job_id])[job_id]
 
 
-def notify(store: JobStore, grant, place: int, task: str = "word", data: str = "1") -> None:
+def notify(store: JobStore, grant, number: int, task: str = "word", data: str = "1") -> None:
     assert (
-        store.write_updates([RunNotes(grant.id, grant.token, grant.attempt, (Note(place, task, data),))]).lost
+        store.write_updates(
+            [RunNotes(grant.id, grant.token, grant.attempt, (Note(number, task, data),))]
+        ).lost
         == []
     )

@@ -136,7 +136,7 @@ def test_a_row_is_found_by_a_unique_key_however_long(store, backend):
     try:
         store.add_mirror(mirror)
         put(store, unique_key="short", policy=MIRRORED)
-        put(store, unique_key="kept", long_names=(("kept", "long" * 100),), policy=MIRRORED)
+        put(store, unique_key="kept", full_names=(("kept", "long" * 100),), policy=MIRRORED)
         assert {row[0] for row in rows(backend, "run")} == {"short", "long" * 100}
     finally:
         store.remove_mirror(mirror)

@@ -521,7 +521,7 @@ def test_a_worker_that_was_cancelled_and_reaped_cannot_end_the_job_otherwise(sto
     grant = run(store)
     store.cancel(grant.id)
     clock.advance(31)
-    seen = store.sight_missed()
+    seen = store.sight_overdue()
     clock.advance(10)
     store.reap(seen)
     assert store.get(grant.id).state is State.CANCELLED

@@ -38,9 +38,9 @@ def test_a_lease_is_sighted_when_its_renewal_is_overdue_and_not_a_moment_before(
     """So that a third of the lease later, at the latest a sweep after its end, it may be reaped."""
     grant = run(store)
     clock.advance(overdue_at - 0.001)
-    assert store.sight_missed(sweep) == []
+    assert store.sight_overdue(sweep) == []
     clock.advance(0.001)
-    (seen,) = store.sight_missed(sweep)
+    (seen,) = store.sight_overdue(sweep)
     job = store.get(grant.id)
     assert (seen.id, seen.token, seen.worker) == (grant.id, grant.token, OWNER)
     assert (seen.expires_at, seen.lease_seconds) == (job.lease_expires_at, 30.0)
@@ -51,7 +51,7 @@ def test_a_lease_is_sighted_when_its_renewal_is_overdue_and_not_a_moment_before(
 def test_a_lease_that_was_sighted_before_its_end_is_reaped_at_its_end_and_not_a_moment_before(store, clock):
     grant = run(store)
     clock.advance(15)
-    seen = store.sight_missed(5.0)
+    seen = store.sight_overdue(5.0)
     clock.advance(14.999)
     assert store.reap(seen) == []
     clock.advance(0.001)
@@ -62,7 +62,7 @@ def test_a_lease_that_is_renewed_every_third_of_it_is_never_sighted(store, clock
     grant = run(store)
     for _ in range(10):
         clock.advance(9.999)
-        assert store.sight_missed(5.0) == []
+        assert store.sight_overdue(5.0) == []
         store.renew({grant.id: grant.token})
 
 
@@ -70,7 +70,7 @@ def test_an_owner_that_renews_late_keeps_what_was_sighted(store, clock):
     grant = run(store)
     for _ in range(10):
         clock.advance(29.999)
-        (seen,) = store.sight_missed(5.0)
+        (seen,) = store.sight_overdue(5.0)
         store.renew({grant.id: grant.token})
         clock.advance(10)
         assert store.reap([seen]) == []
@@ -86,7 +86,7 @@ def test_a_lease_that_expires_further_ahead_than_it_is_long_is_missed_if_it_does
     """Its owner died before the clock was set back an hour: on the database's clock it would live for that hour."""
     grant = run(store)
     clock.jump(-3600)
-    (seen,) = store.sight_missed(5.0)
+    (seen,) = store.sight_overdue(5.0)
     assert seen.ahead
     clock.advance(29.999)
     assert store.reap([seen]) == [], "its owner may believe in it for a whole lease"
@@ -97,10 +97,10 @@ def test_a_lease_that_expires_further_ahead_than_it_is_long_is_missed_if_it_does
 def test_an_owner_that_lives_keeps_its_lease_through_a_clock_set_back(store, clock):
     grant = run(store)
     clock.jump(-3600)
-    (seen,) = store.sight_missed(5.0)
+    (seen,) = store.sight_overdue(5.0)
     clock.advance(10)
     store.renew({grant.id: grant.token})
-    assert store.sight_missed(5.0) == []
+    assert store.sight_overdue(5.0) == []
     clock.advance(20)
     assert store.reap([seen]) == []
 
@@ -108,14 +108,14 @@ def test_an_owner_that_lives_keeps_its_lease_through_a_clock_set_back(store, clo
 def test_a_small_step_back_changes_nothing(store, clock):
     run(store)
     clock.jump(-1)
-    assert store.sight_missed(5.0) == []
+    assert store.sight_overdue(5.0) == []
 
 
 def test_a_lease_that_was_sighted_as_missed_and_lies_ahead_since_is_not_reaped_by_that_look(store, clock):
     """Only a third of it has passed on the looker's clock."""
     run(store)
     clock.advance(20)
-    (seen,) = store.sight_missed(5.0)
+    (seen,) = store.sight_overdue(5.0)
     clock.jump(-3600)
     clock.advance(10)
     assert store.reap([seen]) == []
@@ -124,9 +124,9 @@ def test_a_lease_that_was_sighted_as_missed_and_lies_ahead_since_is_not_reaped_b
 def test_a_lease_that_lies_ahead_is_stolen_by_id_after_its_length(store, clock):
     grant = run(store)
     clock.jump(-3600)
-    look = denied(store.claim_by_id(grant.id, "thief")).look
+    look = denied(store.claim_by_id(grant.id, "thief")).sighting
     clock.advance(29.999)
-    assert denied(store.claim_by_id(grant.id, "thief", sighting=look)).look is not None
+    assert denied(store.claim_by_id(grant.id, "thief", sighting=look)).sighting is not None
     clock.advance(0.001)
     assert granted(store.claim_by_id(grant.id, "thief", sighting=look)).attempt == 2
 
@@ -139,7 +139,7 @@ def test_a_look_changes_nothing(store, clock):
     before = store.get(grant.id)
     clock.advance(100)
     for _ in range(3):
-        assert len(store.sight_missed()) == 1
+        assert len(store.sight_overdue()) == 1
     assert store.get(grant.id) == before
     assert store.history(grant.id) == []
 
@@ -149,8 +149,8 @@ def test_leases_are_sighted_oldest_first_and_no_more_than_asked_for(store, clock
     early = run(store, lease_seconds=20.0)
     middle = run(store, lease_seconds=40.0)
     clock.advance(100)
-    assert [seen.id for seen in store.sight_missed()] == [early.id, middle.id, late.id]
-    assert [seen.id for seen in store.sight_missed(limit=2)] == [early.id, middle.id]
+    assert [seen.id for seen in store.sight_overdue()] == [early.id, middle.id, late.id]
+    assert [seen.id for seen in store.sight_overdue(limit=2)] == [early.id, middle.id]
 
 
 def test_what_holds_no_lease_is_never_sighted(store, clock):
@@ -159,14 +159,14 @@ def test_what_holds_no_lease_is_never_sighted(store, clock):
     end(store, run(store), Success())
     orphan(store, clock)
     clock.advance(1000)
-    assert store.sight_missed() == []
+    assert store.sight_overdue() == []
 
 
 def test_a_job_is_alone_if_its_owner_held_no_other_lease(store, clock):
     alone = run(store, worker="alone")
     shared = [run(store, worker="busy", lease_seconds=lease) for lease in (30.0, 300.0)]
     clock.advance(31)
-    seen = {sighting.id: sighting.alone for sighting in store.sight_missed()}
+    seen = {sighting.id: sighting.alone for sighting in store.sight_overdue()}
     assert seen == {alone.id: True, shared[0].id: False}, "a neighbour whose lease still runs counts too"
 
 
@@ -176,7 +176,7 @@ def test_a_job_is_alone_if_its_owner_held_no_other_lease(store, clock):
 def test_a_lease_is_reaped_only_a_third_of_it_after_the_first_look(store, clock):
     grant = run(store)
     clock.advance(1000)
-    (seen,) = store.sight_missed()
+    (seen,) = store.sight_overdue()
     assert store.reap([seen]) == [], "however late, the first look alone does not reap"
     clock.advance(9.999)
     assert store.reap([seen]) == []
@@ -189,7 +189,7 @@ def test_a_jump_of_the_database_clock_alone_reaps_nothing(store, clock):
     """A failover to a machine whose clock is ahead must not kill every lease at once."""
     grant = run(store)
     clock.jump(3600)
-    seen = store.sight_missed()
+    seen = store.sight_overdue()
     assert len(seen) == 1
     clock.jump(3600)
     assert store.reap(seen) == []
@@ -223,7 +223,7 @@ def test_a_lease_that_changed_hands_is_left_alone_even_if_it_expires_at_the_same
     """The clock was set back between the looks, and the successor's expiry fell on the predecessor's."""
     grant = run(store)
     clock.advance(31)
-    (seen,) = store.sight_missed()
+    (seen,) = store.sight_overdue()
     clock.jump(-31)
     end(store, grant, HandedBack())
     claim_one(store, "worker-2")
@@ -239,7 +239,7 @@ def test_a_lease_whose_expiry_lies_ahead_again_is_left_alone(store, clock):
     """The clock went back between the looks: on the database's clock nothing has expired."""
     grant = run(store)
     clock.advance(31)
-    (seen,) = store.sight_missed()
+    (seen,) = store.sight_overdue()
     clock.jump(-20)
     clock.advance(10)
     assert store.reap([seen]) == []
@@ -264,7 +264,7 @@ def test_a_sighting_of_another_reaper_may_be_acted_on_by_any_store(store, clock,
 def test_a_batch_reaps_what_is_ripe_and_leaves_the_rest(store, clock):
     short, long = run(store, lease_seconds=9.0), run(store, lease_seconds=90.0)
     clock.advance(100)
-    seen = store.sight_missed()
+    seen = store.sight_overdue()
     clock.advance(3)
     assert [reaped.id for reaped in store.reap(seen)] == [short.id]
     clock.advance(27)
@@ -274,7 +274,7 @@ def test_a_batch_reaps_what_is_ripe_and_leaves_the_rest(store, clock):
 def test_many_leases_are_reaped_at_once(store, clock):
     grants = [run(store, worker=f"w{number}") for number in range(30)]
     clock.advance(31)
-    seen = store.sight_missed()
+    seen = store.sight_overdue()
     clock.advance(10)
     assert sorted(reaped.id for reaped in store.reap(seen)) == sorted(grant.id for grant in grants)
     assert store.count()[State.QUEUED] == 30
@@ -288,7 +288,7 @@ def test_a_live_job_is_never_reaped_because_it_is_old(store, clock):
     grant = run(store)
     for _ in range(100):
         clock.advance(25)
-        assert store.reap(store.sight_missed()) == []
+        assert store.reap(store.sight_overdue()) == []
         assert len(store.renew({grant.id: grant.token})) == 1
     assert store.get(grant.id).attempt == 1
 
@@ -375,7 +375,7 @@ def test_an_external_run_lives_on_as_an_orphan_when_its_worker_is_lost(store, cl
     grant = run_external(store, policy=Policy(on_lost="adopt"))
     before = store.get(grant.id)
     clock.advance(31)
-    seen = store.sight_missed()
+    seen = store.sight_overdue()
     clock.advance(10)
     assert store.reap(seen) == [Reaped(grant.id, OWNER, State.RUNNING, orphan=True)]
     after = store.get(grant.id)

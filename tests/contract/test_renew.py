@@ -26,7 +26,7 @@ def test_a_late_renewal_that_nobody_has_fenced_counts(store, clock):
     grant = run(store)
     clock.advance(10_000)
     assert store.renew({grant.id: grant.token}) == [Renewal(grant.id, None)]
-    assert store.sight_missed() == []
+    assert store.sight_overdue() == []
 
 
 def test_one_beat_renews_every_lease_of_a_worker(store, clock):

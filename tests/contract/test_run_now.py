@@ -51,8 +51,8 @@ def test_the_cap_counts_what_runs_and_names_it_the_oldest_first(store, clock):
     second = start(store, cap=2, worker="other")
     refused = full(store, cap=2)
     assert [(h.job_id, h.worker) for h in refused.holders] == [(first.id, OWNER), (second.id, "other")]
-    assert [h.since for h in refused.holders] == [clock.now() - timedelta(seconds=4), clock.now()]
-    assert refused.holders[0].lease_until == clock.now() + timedelta(seconds=26)
+    assert [h.started_at for h in refused.holders] == [clock.now() - timedelta(seconds=4), clock.now()]
+    assert refused.holders[0].lease_expires_at == clock.now() + timedelta(seconds=26)
     assert refused.retry_after == pytest.approx(4 / 3, abs=0.1)
     assert len(store.list_jobs().jobs) == 2
     end(store, first, Success())
@@ -93,7 +93,7 @@ def test_a_lease_that_has_run_out_takes_no_place_before_anybody_has_reaped_it(st
 def test_the_two_looks_of_a_reaper_clear_it_as_its_task_says(store, clock):
     lost = start(store, policy=ONCE)
     clock.advance(30)
-    looks = store.sight_missed()
+    looks = store.sight_overdue()
     assert [look.id for look in looks] == [lost.id]
     assert store.reap(looks) == []
     clock.advance(10)
@@ -103,7 +103,7 @@ def test_the_two_looks_of_a_reaper_clear_it_as_its_task_says(store, clock):
 def test_an_orphan_keeps_its_place_because_its_execution_may_live(store, clock):
     job = orphan(store, clock)
     (holder,) = full(store).holders
-    assert (holder.job_id, holder.worker, holder.lease_until) == (job.id, None, None)
+    assert (holder.job_id, holder.worker, holder.lease_expires_at) == (job.id, None, None)
 
 
 def test_an_execution_keeps_its_place_when_its_lease_runs_out_until_it_is_adopted_and_has_ended(store, clock):

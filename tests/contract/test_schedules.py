@@ -24,7 +24,7 @@ def hourly(**changes: object) -> Schedule:
 
 
 def beat(store, worker: str, draining: bool = False) -> None:
-    store.beat_worker(
+    store.report_worker(
         WorkerCard(
             name=worker,
             queues=("default",),

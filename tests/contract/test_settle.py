@@ -428,7 +428,7 @@ def test_a_batch_settles_what_is_held_and_says_what_is_lost(store, clock):
     settled = store.settle(endings)
     assert settled.fenced == sorted(grant.id for grant in lost)
     assert settled.accepted == sorted(grant.id for grant in grants[2:])
-    assert settled.unstorable == []
+    assert settled.not_serializable == []
     states = [store.get(grant.id).state.value for grant in grants]
     assert states == ["queued", "queued", "failed", "succeeded", "failed", "succeeded"]
 
@@ -463,7 +463,7 @@ def test_a_large_batch_is_settled_whole(store):
 
 def test_an_empty_batch_is_settled_without_a_word(store):
     settled = store.settle([])
-    assert (settled.accepted, settled.fenced, settled.unstorable) == ([], [], [])
+    assert (settled.accepted, settled.fenced, settled.not_serializable) == ([], [], [])
 
 
 # -- after a lost reply ------------------------------------------------------------------------------------------------
@@ -497,7 +497,7 @@ def test_after_a_reap_a_worker_that_lost_a_reply_is_told_that_it_is_fenced(store
 def test_after_a_steal_a_worker_that_lost_a_reply_is_told_that_it_is_fenced(store, clock):
     grant = run(store)
     clock.advance(31)
-    look = store.claim_by_id(grant.id, "worker-2").look
+    look = store.claim_by_id(grant.id, "worker-2").sighting
     clock.advance(10)
     assert isinstance(store.claim_by_id(grant.id, "worker-2", sighting=look), Grant)
     assert store.read_settlements({grant.id: grant.token}, OWNER) == {grant.id: "fenced"}
@@ -589,4 +589,4 @@ def test_a_result_that_the_database_refuses_costs_its_neighbours_nothing_whateve
     settled = store.settle(endings)
     assert (settled.accepted, settled.fenced) == (sorted([plain.id, tied.id]), [])
     assert store.get(plain.id).state is State.SUCCEEDED
-    assert store.get(tied.id).state is (State.FAILED if settled.unstorable else State.SUCCEEDED)
+    assert store.get(tied.id).state is (State.FAILED if settled.not_serializable else State.SUCCEEDED)

@@ -52,7 +52,7 @@ def test_what_the_configuration_leaves_out_stays(tmp_path):
     jobs = FlaskLeasehold(url=f"sqlite:///{tmp_path}/mine.db", schema="mine")
     jobs.init_app(Flask("shop"))
     assert jobs.url == f"sqlite:///{tmp_path}/mine.db"
-    assert jobs.__internals__.place.schema == "mine"
+    assert jobs.__internals__.location.schema == "mine"
 
 
 def test_an_app_that_was_used_moves_with_its_tasks_and_its_tenants(

@@ -60,7 +60,7 @@ def test_a_stop_ends_the_loop_before_the_next_item(app, loop):
             seen.append(n)
             if n == 2:
                 app.get(ctx.job_id).cancel()
-                assert ctx._run.wait(30), "it never heard of its stop"
+                assert ctx._attempt.wait(30), "it never heard of its stop"
 
     job = work.enqueue()
     burst(app)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from leasehold.domain.capacity import LONGEST_HINT, SHORTEST_HINT, Holder, retry_hint
+from leasehold.domain.capacity import LONGEST_HINT, SHORTEST_HINT, RunningJob, retry_hint
 from leasehold.testing import START
 
 
-def held(age: float, lease_left: float | None = 1000.0) -> Holder:
+def held(age: float, lease_left: float | None = 1000.0) -> RunningJob:
     until = None if lease_left is None else START + timedelta(seconds=lease_left)
-    return Holder("x", "w", START - timedelta(seconds=age), until)
+    return RunningJob("x", "w", START - timedelta(seconds=age), until)
 
 
 def test_the_hint_grows_with_the_age_of_the_runs_and_shrinks_with_their_number():

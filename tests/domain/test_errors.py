@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from leasehold.domain.capacity import Holder
+from leasehold.domain.capacity import RunningJob
 from leasehold.domain.errors import AtCapacity, InvalidArguments, LeaseholdError, LeaseLost, WaitTimedOut
 from leasehold.domain.outcome import QuestionAsked
 from leasehold.domain.signals import Fail, Park, Signal, StopRequested
-from leasehold.runners.contract import Phase, State
+from leasehold.runners.contract import ExecutionState, Phase
 
 ROOTS = (LeaseholdError, Signal, StopRequested, Park)
 
@@ -33,8 +33,8 @@ CLASSES = sorted(
 )
 
 SPECIAL: dict[str, tuple[Any, ...]] = {
-    "NothingToCollect": ("run-1", State(Phase.RUNNING)),
-    "AtCapacity": ("kind", 2, [Holder("id", "owner", None, None)], 1.5),
+    "NothingToCollect": ("run-1", ExecutionState(Phase.RUNNING)),
+    "AtCapacity": ("kind", 2, [RunningJob("id", "owner", None, None)], 1.5),
     "Park": (QuestionAsked("key", "text"),),
 }
 BY_TYPE = {

@@ -41,7 +41,7 @@ def make_table(place: Any) -> None:
 def register(app: Leasehold, folder: Path, lease: float) -> SimpleNamespace:
     sqlite = app.url.startswith("sqlite")
     mark = "?" if sqlite else "%s"
-    table = "leasehold_effect" if sqlite else f'"{app.__internals__.place.schema}".effect'
+    table = "leasehold_effect" if sqlite else f'"{app.__internals__.location.schema}".effect'
     insert = f"INSERT INTO {table} (job, step) VALUES ({mark}, {mark})"
     common = {"lease": lease, "retry": Retry(max_crashes=10_000, backoff=0)}
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from leasehold import Leasehold, Retry
-from leasehold.runners.contract import Collected, Phase, Start, State
+from leasehold.runners.contract import Collected, ExecutionState, Phase, Start
 from tests.faults.execution_kinds import KINDS, Kind
 
 Moment = Literal["placing", "starting", "started", "running", "exited", "collecting"]
@@ -83,13 +83,13 @@ class StruckRunner:
         self._at("running", name)
         return start
 
-    def probe(self, name: str) -> State:
+    def probe(self, name: str) -> ExecutionState:
         state = self._inner.probe(name)
         if state.phase is Phase.EXITED:
             self._at("exited", name)
         return state
 
-    def probe_many(self, names: list[str]) -> dict[str, State]:
+    def probe_many(self, names: list[str]) -> dict[str, ExecutionState]:
         states = self._inner.probe_many(names)
         for name, state in states.items():
             if state.phase is Phase.EXITED:

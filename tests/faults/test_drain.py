@@ -108,7 +108,7 @@ def test_a_hanging_thread_does_not_keep_the_process_from_ending(place: Place, fl
     place.wait_for_start(job.id)
     worker.terminate()
     assert worker.wait(HASTE) == 0
-    assert worker.said("is abandoned")
+    assert worker.said("is left behind")
     assert_unharmed(place.row(job.id), before)
 
 

@@ -60,7 +60,7 @@ def results(place: Place, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LEASEHOLD_RESULTS", str(folder))
     place.app.close()
     internals = place.app.__internals__
-    object.__setattr__(internals.place, "results", str(folder))
+    object.__setattr__(internals.location, "results", str(folder))
     return folder
 
 

@@ -119,7 +119,7 @@ def test_a_killed_holder_counts_until_its_lease_ends_and_is_cleared_with_no_work
         began = time.monotonic()
         job = wait_for(lambda: _started(app, hold), "a place")
         assert time.monotonic() - began < lease + 15.0
-        assert app.__internals__.store.now() >= holder.lease_until
+        assert app.__internals__.store.now() >= holder.lease_expires_at
         # The reaper of the runner takes both looks: no worker is there.
         state = State.QUEUED if queueing else State.FAILED
         wait_for(lambda: app.get(dead).state is state, "the dead run to be cleared")

@@ -48,7 +48,7 @@ def test_a_handler_that_ignores_its_stop_is_abandoned_and_its_job_ends_as_asked(
     done = place.wait_for_state(job.id, "cancelled")
     assert (done.attempt, done.failures, done.crashes) == (1, 0, 0)
     assert done.reason == "no longer wanted"
-    assert worker.said("is abandoned")
+    assert worker.said("is left behind")
     # It keeps one place of four; the others are still served.
     others = [
         *place.tasks.brief.enqueue_many([{"seconds": 0.01}] * 8),
@@ -58,7 +58,7 @@ def test_a_handler_that_ignores_its_stop_is_abandoned_and_its_job_ends_as_asked(
         place.wait_for_state(other.id, "succeeded")
     # What it returns after all counts for nothing.
     place.open_gate("never-1")
-    worker.wait_until_it_says("the abandoned handler has ended after all")
+    worker.wait_until_it_says("the handler left behind has ended after all")
     assert place.row(job.id) == done
     assert worker.alive
 

@@ -705,7 +705,7 @@ def test_a_lane_with_a_long_name_is_found_and_told_whole(scene: Scene):
     lane = "x" * 500
     from leasehold.domain.checks.texts import storable_name
 
-    put(scene.store, lane=storable_name(lane, "lane"), long_names=((storable_name(lane, "lane"), lane),))
+    put(scene.store, lane=storable_name(lane, "lane"), full_names=((storable_name(lane, "lane"), lane),))
     (grant,) = scene.store.claim("w", ["default"], 1)
     scene.store.pause(grant.id)
     from leasehold.domain.outcome import Stopped

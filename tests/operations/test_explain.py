@@ -26,7 +26,7 @@ def store(store: JobStore) -> JobStore:
     """Workers of other tests are forgotten; this one has a live worker that knows `work`."""
     for card in store.list_workers(1e9):
         store.forget_worker(card.name)
-    store.beat_worker(WorkerCard("host:9:cc", ("default",), ("work",), concurrency=4))
+    store.report_worker(WorkerCard("host:9:cc", ("default",), ("work",), concurrency=4))
     return store
 
 
@@ -185,12 +185,12 @@ def test_a_worker_that_drains_or_has_fallen_silent_does_not_count(store: JobStor
     job = put(store)
     clock.advance(60)
     assert causes(store, job) == ["no_worker"]
-    store.beat_worker(WorkerCard("host:8:dd", ("default",), ("work",), draining=True))
+    store.report_worker(WorkerCard("host:8:dd", ("default",), ("work",), draining=True))
     assert causes(store, job) == ["no_worker"]
 
 
 def test_a_kind_that_no_worker_of_the_queue_knows_says_so(store: JobStore):
-    store.beat_worker(WorkerCard("host:8:dd", ("other",), ("exotic",)))
+    store.report_worker(WorkerCard("host:8:dd", ("other",), ("exotic",)))
     hold = only(store, put(store, task="exotic"))
     assert hold.cause == "no_handler"
     assert "'exotic'" in hold.detail
@@ -365,7 +365,7 @@ def test_an_orphan_whose_site_nobody_serves_says_so(store: JobStore):
     store.record_site(job.id, grant.token, "docker:a", "run-1")
     end(store, grant, Detached())
     assert causes(store, job) == ["awaiting_adoption", "no_site"]
-    store.beat_worker(WorkerCard("host:8:dd", ("default",), ("work",), ("docker:a",)))
+    store.report_worker(WorkerCard("host:8:dd", ("default",), ("work",), ("docker:a",)))
     assert causes(store, job) == ["awaiting_adoption"]
 
 
@@ -381,12 +381,12 @@ def test_a_job_says_how_many_are_before_it(store: JobStore, clock: ManualClock):
     assert "4 due jobs are ahead of it in queue 'default'" in hold.detail
     store.pause_scope("task", "work")
     other = put(store, task="other")
-    store.beat_worker(WorkerCard("host:7:ee", ("default",), ("other",), concurrency=4))
+    store.report_worker(WorkerCard("host:7:ee", ("default",), ("other",), concurrency=4))
     assert only(store, other).cause == "nothing", "jobs of a paused kind are in nobody's way"
 
 
 def test_a_job_that_is_next_while_every_place_is_taken_says_so(store: JobStore):
-    store.beat_worker(WorkerCard("host:9:cc", ("default",), ("work",), concurrency=4, running=4))
+    store.report_worker(WorkerCard("host:9:cc", ("default",), ("work",), concurrency=4, running=4))
     hold = only(store, put(store))
     assert hold.cause == "busy"
     assert "4 of the 4 places of its 1 worker(s) are taken" in hold.detail

@@ -155,7 +155,7 @@ def _hold(store: JobStore, work: Work) -> None:
     leases = {job_id: 1 for job_id, _ in work.running}
     assert len(store.renew(leases)) == BATCH
     assert store.renew(dict.fromkeys(leases, 7)) == []
-    assert store.read_flags({job_id: (seq, 1) for job_id, seq in work.running}) == {}
+    assert store.read_stop_requests({job_id: (seq, 1) for job_id, seq in work.running}) == {}
     assert len(store.find_leases_of(OWNER)) == 2 * BATCH
     assert set(store.read_settlements(leases, OWNER).values()) == {"mine"}
 
@@ -179,7 +179,7 @@ def _settle(store: JobStore, work: Work) -> None:
 
 
 def _recover(store: JobStore, work: Work) -> None:
-    sighted = store.sight_missed(5.0, BATCH)
+    sighted = store.sight_overdue(5.0, BATCH)
     assert len(store.reap([replace(one, seen_at=-1e9) for one in sighted])) == BATCH
     assert len(store.adopt(OWNER, [SITE])) == FEW
     assert len([job for job in store.expire() if job.task == KIND]) == FEW

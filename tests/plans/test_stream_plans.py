@@ -69,7 +69,7 @@ def fill(scene: Any, ids: list[str]) -> None:
             session.run(
                 "append_logs", logs=Records([{"job_id": job_id, "attempt": 1, "text": "x", "cut": 0}]), cap=10
             )
-            mark = {"job_id": job_id, "last_seq": EVENTS, "token": 1, "place": EVENTS}
+            mark = {"job_id": job_id, "last_seq": EVENTS, "token": 1, "last_note": EVENTS}
             session.run("write_streams", streams=Records([mark]))
 
     scene.database.transact(work)

@@ -65,7 +65,7 @@ def _server(_app: Leasehold) -> Iterator[Server]:
 def app(_app: Leasehold, backend: Backend) -> Iterator[Leasehold]:
     """One for all tests, moved to the store of each."""
     internals = _app.__internals__
-    with internals.moved_to(replace(internals.place, url=backend.url, schema=backend.schema)):
+    with internals.moved_to(replace(internals.location, url=backend.url, schema=backend.schema)):
         yield _app
 
 

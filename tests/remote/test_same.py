@@ -40,12 +40,12 @@ from leasehold.types import (
     BulkRefusal,
     BulkReport,
     HistoryEntry,
-    Holder,
     Lanes,
     Page,
     Questions,
     Queues,
     Rates,
+    RunningJob,
     Schedules,
     Slots,
     TaskCard,
@@ -122,7 +122,7 @@ def public(kind: Any, value: object) -> Any:
 
 
 def test_the_values_are_those_of_python(app: Leasehold, remote: Remote):
-    app.__internals__.store.beat_worker(WorkerCard("w1", ("default",), ("add",), concurrency=3))
+    app.__internals__.store.report_worker(WorkerCard("w1", ("default",), ("add",), concurrency=3))
     app.slots.set("browser", 2)
     app.queues.pause("q", reason="deploy")
     app.schedules.set("nightly", "add", {"a": 1}, cron="0 3 * * *")
@@ -240,7 +240,7 @@ def test_a_result_that_is_a_file_is_read_when_it_is_looked_at(
     app: Leasehold, backend: Backend, remote: Remote, tmp_path
 ):
     internals = app.__internals__
-    with internals.moved_to(replace(internals.place, results=str(tmp_path / "results"))):
+    with internals.moved_to(replace(internals.location, results=str(tmp_path / "results"))):
         internals.named_task("add", {"result": "file", "group": "g"}).enqueue(a=1)
         burst(app, queues=["default"])
         (one,) = remote.group("g").status().results
@@ -293,7 +293,7 @@ def test_every_code_of_the_server_has_its_error_here():
 
 
 def test_who_is_refused_for_now_learns_when_to_come_back():
-    holder = Holder("019a", "w1", datetime.now(UTC), None)
+    holder = RunningJob("019a", "w1", datetime.now(UTC), None)
     before = AtCapacity("add", 2, [holder], 4.5)
     answer = answer_to(before)
     after = error_of(answer.status_code, json.loads(bytes(answer.body)))

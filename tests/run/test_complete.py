@@ -167,7 +167,7 @@ def test_a_result_that_cannot_be_stored_is_refused_before_the_block_runs(app, ef
     job = work.enqueue()
     burst(app)
     assert (job.refresh().state, job.__row__.attempt, effects.seen()) == (State.FAILED, 1, [])
-    assert "unstorable result" in job.error
+    assert "the result is not serializable" in job.error
 
 
 @pytest.mark.parametrize("colour", ["async", "plain"])
@@ -247,7 +247,7 @@ def test_a_handler_that_outlives_its_worker_ends_instead_of_waiting_for_ever(app
 
 def test_success_wins_over_a_pause_that_came_before_it(app, effects, monkeypatch):
     """The handler has not heard of it yet: what it has done counts."""
-    monkeypatch.setattr(LeaseKeeper, "expect_flag", lambda keeper: None)
+    monkeypatch.setattr(LeaseKeeper, "expect_stop_request", lambda keeper: None)
 
     @app.task
     async def work(ctx: Context) -> str:

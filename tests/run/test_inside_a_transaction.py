@@ -207,7 +207,7 @@ def test_other_jobs_and_what_outlives_the_block_may_write(app, other):
 
     async def late(ctx: Context) -> str:
         await asyncio.sleep(0)
-        while not ctx._run.completed:
+        while not ctx._attempt.completed:
             await asyncio.sleep(0.01)
         return (await other.aenqueue(1)).id
 

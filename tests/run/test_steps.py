@@ -396,7 +396,7 @@ def test_a_plain_step_of_an_async_handler_is_waited_for_when_the_run_is_stopped_
             await until(begun.is_set)
             run = worker.attempts.held[job.id]
             await job.apause()
-            await until(lambda: run.cause == "flag")
+            await until(lambda: run.cause == "requested")
             assert job.refresh().state is State.RUNNING
             go.set()
             await until(lambda: job.refresh().state is State.PAUSED)

@@ -116,7 +116,7 @@ def test_telling_never_waits_for_the_database(app, door):
     # Each time it is written it moves on: once more if a first part was waiting at the door.
     assert found[-1][:2] in [(2001, "progress"), (2002, "progress")]
     assert job.progress().done == 1999
-    assert worker.events.commits <= 16, "written in batches"
+    assert worker.updates.commits <= 16, "written in batches"
 
 
 def test_a_plain_job_costs_no_event_transaction(app, backend):
@@ -127,7 +127,7 @@ def test_a_plain_job_costs_no_event_transaction(app, backend):
     plain.enqueue_many([{"n": n} for n in range(50)])
     worker = burst(app)
     assert worker.attempts.ended == 50
-    assert worker.events.commits == 0
+    assert worker.updates.commits == 0
     assert backend.query("SELECT count(*) FROM leasehold.stream") == [(0,)]
 
 
@@ -184,7 +184,7 @@ def test_a_log_takes_everything(app):
 
 # -- too much --------------------------------------------------------------------------------------------------------
 def test_a_plain_handler_waits_when_too_much_is_told(app, door, monkeypatch):
-    monkeypatch.setattr(state, "MOST_EVENTS", 20)
+    monkeypatch.setattr(state, "MOST_UPDATES", 20)
     reported, waited, done = [], [], threading.Event()
 
     @app.task
@@ -210,7 +210,7 @@ def test_a_plain_handler_waits_when_too_much_is_told(app, door, monkeypatch):
 
 
 def test_a_plain_handler_that_waits_to_tell_can_be_stopped(app, door, monkeypatch):
-    monkeypatch.setattr(state, "MOST_EVENTS", 20)
+    monkeypatch.setattr(state, "MOST_UPDATES", 20)
     reported = []
 
     @app.task(timeout=1.0, retry=Retry(max_attempts=1))
@@ -231,7 +231,7 @@ def test_a_plain_handler_that_waits_to_tell_can_be_stopped(app, door, monkeypatc
 
 
 def test_an_async_handler_that_tells_too_much_is_told_so_and_flush_helps(app, monkeypatch):
-    monkeypatch.setattr(state, "MOST_EVENTS", 20)
+    monkeypatch.setattr(state, "MOST_UPDATES", 20)
     raised = []
 
     @app.task

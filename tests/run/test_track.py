@@ -98,7 +98,7 @@ def test_a_quick_loop_reports_a_few_times_and_its_last_count(app):
         for _ in ctx.track(range(20_000)):
             pass
         took.append(time.monotonic() - started)
-        reports.append(ctx._run.stream.place)
+        reports.append(ctx._attempt.stream.number)
 
     job = count.enqueue()
     burst(app)
@@ -135,7 +135,7 @@ def test_a_stop_ends_a_plain_loop_before_the_next_item(app):
             seen.append(n)
             if n == 2:
                 app.get(ctx.job_id).cancel("not needed")
-                assert ctx._run.wait(30), "it never heard of its stop"
+                assert ctx._attempt.wait(30), "it never heard of its stop"
 
     job = work.enqueue()
     burst(app)
@@ -182,7 +182,7 @@ def test_a_stop_after_the_last_item_lets_the_handler_go_on(app):
         for n in ctx.track(range(3)):
             if n == 2:
                 app.get(ctx.job_id).cancel()
-                assert ctx._run.wait(30), "it never heard of its stop"
+                assert ctx._attempt.wait(30), "it never heard of its stop"
         after.append(ctx.stop_requested)
 
     work.enqueue()

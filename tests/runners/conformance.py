@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from leasehold.errors import InvalidInput
-from leasehold.runners.contract import NothingToCollect, Phase, Runner, Start, State, Stream
+from leasehold.runners.contract import ExecutionState, NothingToCollect, Phase, Runner, Start, Stream
 from tests.runners.starter import Starter, thaw
 
 _numbers = itertools.count(1)
@@ -69,7 +69,7 @@ def until(condition: Callable[[], object], seconds: float = 60.0) -> object:
     return value
 
 
-def ended(runner: Runner[Any], name: str) -> State:
+def ended(runner: Runner[Any], name: str) -> ExecutionState:
     """Where the run stands once nothing of it is alive."""
     until(lambda: runner.probe(name).phase not in (Phase.CREATED, Phase.RUNNING))
     return runner.probe(name)
@@ -100,12 +100,12 @@ class RunnerConformance:
     # -- one run
 
     def test_a_name_that_nobody_has_used_is_absent(self, runner):
-        assert runner.probe("job-0.1") == State(Phase.ABSENT)
+        assert runner.probe("job-0.1") == ExecutionState(Phase.ABSENT)
 
     @pytest.mark.parametrize("code", [0, 7, 255])
     def test_a_run_ends_with_its_exit_code(self, lab, runner, name, code):
         assert runner.ensure_started(name, 1, lab.spec(f"exit {code}")) is Start.STARTED
-        assert ended(runner, name) == State(Phase.EXITED, code)
+        assert ended(runner, name) == ExecutionState(Phase.EXITED, code)
         assert runner.collect(name).code == code
 
     def test_what_a_run_has_written_is_collected(self, lab, runner, name):
@@ -174,13 +174,13 @@ class RunnerConformance:
         runner.tombstone("c.1")
         ended(runner, "a.1")
         assert runner.probe_many(["a.1", "b.1", "c.1", "d.1"]) == {
-            "a.1": State(Phase.EXITED, 3),
-            "b.1": State(Phase.RUNNING),
-            "c.1": State(Phase.TOMBSTONE),
-            "d.1": State(Phase.ABSENT),
+            "a.1": ExecutionState(Phase.EXITED, 3),
+            "b.1": ExecutionState(Phase.RUNNING),
+            "c.1": ExecutionState(Phase.TOMBSTONE),
+            "d.1": ExecutionState(Phase.ABSENT),
         }
         (lab.marks / "go").touch()
-        assert ended(runner, "b.1") == State(Phase.EXITED, 0)
+        assert ended(runner, "b.1") == ExecutionState(Phase.EXITED, 0)
 
     @pytest.mark.parametrize("name", ["", "../up", "a/b", ".hidden", "a" * 201, "a\n"])
     def test_a_name_that_could_lead_elsewhere_is_refused(self, runner, name):
@@ -193,13 +193,13 @@ class RunnerConformance:
         spec = lab.spec(f"{mark(name)}; {wait_for('go')}; exit 3")
         assert runner.ensure_started(name, 1, spec) is Start.STARTED
         until((lab.marks / name).exists)
-        assert runner.probe(name) == State(Phase.RUNNING)
+        assert runner.probe(name) == ExecutionState(Phase.RUNNING)
         assert lab.runner().ensure_started(name, 1, spec) is Start.FOUND
         assert lab.runner().ensure_started(name, 2, spec) is Start.FOUND
         (lab.marks / "go").touch()
-        assert ended(runner, name) == State(Phase.EXITED, 3)
+        assert ended(runner, name) == ExecutionState(Phase.EXITED, 3)
         assert lab.runner().ensure_started(name, 3, spec) is Start.FOUND
-        assert ended(runner, name) == State(Phase.EXITED, 3)
+        assert ended(runner, name) == ExecutionState(Phase.EXITED, 3)
         assert starts(lab, name) == 1
 
     def test_an_older_token_is_fenced(self, lab, runner, name):
@@ -216,7 +216,7 @@ class RunnerConformance:
             answers = [racer.answer() for racer in racers]
             assert answers.count("started") == 1
             assert answers[-1] != "fenced"
-            assert ended(runner, name) == State(Phase.EXITED, 4)
+            assert ended(runner, name) == ExecutionState(Phase.EXITED, 4)
             assert starts(lab, name) == 1
 
     def test_starters_that_freeze_and_wake_up_start_a_run_once(self, lab, runner, starters):
@@ -236,7 +236,7 @@ class RunnerConformance:
                 thaw(processes)
             answers = [racer.answer() for racer in racers]
             assert answers[-1] in ("started", "found")
-            assert ended(runner, name) == State(Phase.EXITED, 4)
+            assert ended(runner, name) == ExecutionState(Phase.EXITED, 4)
             assert starts(lab, name) == 1
 
     # -- adoption
@@ -248,9 +248,9 @@ class RunnerConformance:
         assert starter.answer() == "started"
         starter.kill()
         assert runner.ensure_started(name, 2, lab.spec(script)) is Start.FOUND
-        assert runner.probe(name) == State(Phase.RUNNING)
+        assert runner.probe(name) == ExecutionState(Phase.RUNNING)
         (lab.marks / "go").touch()
-        assert ended(runner, name) == State(Phase.EXITED, 5)
+        assert ended(runner, name) == ExecutionState(Phase.EXITED, 5)
         assert runner.collect(name).stdout.tail == "done\n"
         assert starts(lab, name) == 1
 
@@ -261,7 +261,7 @@ class RunnerConformance:
         assert starter.answer() == "started"
         starter.kill()
         (lab.marks / "go").touch()
-        assert ended(runner, name) == State(Phase.EXITED, 6)
+        assert ended(runner, name) == ExecutionState(Phase.EXITED, 6)
         assert lab.runner().collect(name).stdout.tail == "done\n"
         assert starts(lab, name) == 1
 
@@ -273,7 +273,7 @@ class RunnerConformance:
         time.sleep(moment * lab.pace)
         starter.kill()
         assert runner.ensure_started(name, 2, lab.spec(script)) in (Start.STARTED, Start.FOUND)
-        assert ended(runner, name) == State(Phase.EXITED, 7)
+        assert ended(runner, name) == ExecutionState(Phase.EXITED, 7)
         assert starts(lab, name) == 1
 
     # -- stop
@@ -283,7 +283,7 @@ class RunnerConformance:
         runner.ensure_started(name, 1, lab.spec(script))
         until((lab.marks / name).exists)
         lab.runner().stop(name, 30)
-        assert ended(runner, name) == State(Phase.EXITED, 9)
+        assert ended(runner, name) == ExecutionState(Phase.EXITED, 9)
         left = runner.collect(name)
         assert (left.stdout.tail, left.was_stopped) == ("asked\n", True)
 
@@ -292,7 +292,7 @@ class RunnerConformance:
         until((lab.marks / name).exists)
         requested = time.monotonic()
         runner.stop(name, 0.7)
-        assert ended(runner, name) == State(Phase.EXITED, -9)
+        assert ended(runner, name) == ExecutionState(Phase.EXITED, -9)
         assert 0.6 < time.monotonic() - requested < 30
 
     def test_a_later_stop_shortens_the_grace(self, lab, runner, name):
@@ -302,11 +302,11 @@ class RunnerConformance:
         runner.stop(name, 600)
         until((lab.marks / "asked").exists)
         runner.stop(name, 0)
-        assert ended(runner, name) == State(Phase.EXITED, -9)
+        assert ended(runner, name) == ExecutionState(Phase.EXITED, -9)
 
     def test_a_run_that_was_stopped_before_its_start_never_starts(self, lab, runner, name):
         runner.stop(name, 1)
-        assert runner.probe(name) == State(Phase.TOMBSTONE)
+        assert runner.probe(name) == ExecutionState(Phase.TOMBSTONE)
         assert runner.ensure_started(name, 1, lab.spec(mark(name))) is Start.FENCED
         assert starts(lab, name) == 0
 
@@ -314,7 +314,7 @@ class RunnerConformance:
         child = f"{mark('children')}; {wait_for('never')}"
         script = f"sh -c '{child}' & setsid sh -c '{child}' & {until_lines('children', 2)}; exit 0"
         runner.ensure_started(name, 1, lab.spec(script))
-        assert ended(runner, name) == State(Phase.EXITED, 0)
+        assert ended(runner, name) == ExecutionState(Phase.EXITED, 0)
         pids = (lab.marks / "children").read_text().split()
         assert len(pids) == 2
         assert [pid for pid in pids if lab.is_alive(name, pid)] == []
@@ -322,9 +322,9 @@ class RunnerConformance:
     # -- tombstones and removal
 
     def test_a_tombstone_makes_a_late_start_do_nothing(self, lab, runner, name):
-        assert runner.tombstone(name) == State(Phase.TOMBSTONE)
+        assert runner.tombstone(name) == ExecutionState(Phase.TOMBSTONE)
         assert lab.runner().ensure_started(name, 9, lab.spec(mark(name))) is Start.FENCED
-        assert runner.probe(name) == State(Phase.TOMBSTONE)
+        assert runner.probe(name) == ExecutionState(Phase.TOMBSTONE)
         assert starts(lab, name) == 0
 
     def test_starters_that_froze_before_a_tombstone_start_nothing_after_it(self, lab, runner, starters):
@@ -345,10 +345,10 @@ class RunnerConformance:
 
     def test_a_tombstone_leaves_what_runs_and_what_has_ended(self, lab, runner, name):
         runner.ensure_started(name, 1, lab.spec(f"{wait_for('go')}; exit 2"))
-        assert runner.tombstone(name) == State(Phase.RUNNING)
+        assert runner.tombstone(name) == ExecutionState(Phase.RUNNING)
         (lab.marks / "go").touch()
-        assert ended(runner, name) == State(Phase.EXITED, 2)
-        assert runner.tombstone(name) == State(Phase.EXITED, 2)
+        assert ended(runner, name) == ExecutionState(Phase.EXITED, 2)
+        assert runner.tombstone(name) == ExecutionState(Phase.EXITED, 2)
         assert runner.collect(name).code == 2
 
     def test_a_live_run_is_neither_collected_nor_removed(self, lab, runner, name):
@@ -357,7 +357,7 @@ class RunnerConformance:
             runner.collect(name)
         assert runner.remove(name) is False
         (lab.marks / "go").touch()
-        assert ended(runner, name) == State(Phase.EXITED, 0)
+        assert ended(runner, name) == ExecutionState(Phase.EXITED, 0)
 
     def test_a_removed_run_has_nothing_to_collect_and_does_not_start_again(self, lab, runner, name):
         runner.ensure_started(name, 1, lab.spec(mark(name)))
@@ -377,7 +377,7 @@ class RunnerConformance:
         assert runner.sweep(3600) == 0
         assert runner.ensure_started(name, 2, lab.spec("true")) is Start.FENCED
         assert runner.sweep(-1) == 1
-        assert runner.probe(name) == State(Phase.ABSENT)
+        assert runner.probe(name) == ExecutionState(Phase.ABSENT)
 
     def test_workers_of_one_place_have_one_site(self, lab, runner):
         assert runner.site

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from leasehold.errors import InvalidInput
-from leasehold.runners.contract import Phase, Start, State
+from leasehold.runners.contract import ExecutionState, Phase, Start
 from leasehold.runners.subprocess import SHIM, Command, SubprocessRunner
 from tests.runners.conformance import Lab, RunnerConformance, ended, mark, starts, until, wait_for
 
@@ -61,7 +61,7 @@ def run(runner: SubprocessRunner, command: Command) -> str:
 
 def test_a_command_ended_by_a_signal_has_its_number(lab, runner):
     runner.ensure_started("a.1", 1, lab.spec("kill -SEGV $$"))
-    assert ended(runner, "a.1") == State(Phase.EXITED, -signal.SIGSEGV)
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, -signal.SIGSEGV)
 
 
 def test_there_is_no_shell(runner):
@@ -112,7 +112,7 @@ def test_a_command_works_in_a_folder_of_its_own_or_the_one_it_names(runner, tmp_
 )
 def test_a_command_that_cannot_be_run_exits_as_in_a_shell(runner, command, code, reported):
     runner.ensure_started("a.1", 1, command)
-    assert ended(runner, "a.1") == State(Phase.EXITED, code)
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, code)
     assert reported in runner.collect("a.1").stderr.tail
 
 
@@ -172,9 +172,9 @@ def test_a_run_whose_shim_is_killed_has_vanished_and_is_not_started_again(lab, r
     runner.ensure_started("a.1", 1, spec)
     until(lambda: starts(lab, "a"))
     os.kill(shim_of(runner, "a.1"), signal.SIGKILL)
-    assert ended(runner, "a.1") == State(Phase.VANISHED)
+    assert ended(runner, "a.1") == ExecutionState(Phase.VANISHED)
     assert runner.ensure_started("a.1", 2, spec) is Start.FOUND
-    assert runner.tombstone("a.1") == State(Phase.TOMBSTONE)
+    assert runner.tombstone("a.1") == ExecutionState(Phase.TOMBSTONE)
     assert starts(lab, "a") == 1
 
 
@@ -200,9 +200,9 @@ def is_alive(lab: SubprocessLab, name: str) -> bool:
 
 def test_what_a_killed_shim_has_left_counts_as_running_until_it_is_stopped(lab, runner, left_behind):
     assert is_alive(lab, "left")
-    assert runner.probe(left_behind) == State(Phase.RUNNING)
+    assert runner.probe(left_behind) == ExecutionState(Phase.RUNNING)
     runner.stop(left_behind, 5)
-    assert ended(runner, left_behind) == State(Phase.VANISHED)
+    assert ended(runner, left_behind) == ExecutionState(Phase.VANISHED)
 
 
 def test_a_worker_that_just_probes_is_not_killed_with_what_a_shim_has_left(runner, left_behind):
@@ -212,7 +212,7 @@ def test_a_worker_that_just_probes_is_not_killed_with_what_a_shim_has_left(runne
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as prober:
         prober.stdout.readline()
         runner.stop(left_behind, 5)
-        assert ended(runner, left_behind) == State(Phase.VANISHED)
+        assert ended(runner, left_behind) == ExecutionState(Phase.VANISHED)
         prober.stdin.close()
         assert prober.wait() == 0
 
@@ -250,7 +250,7 @@ def test_a_run_goes_on_when_the_process_that_waits_for_its_start_is_killed(lab, 
         until((folder / "shim.log").exists)
         waiting.kill()
         waiting.wait()
-    assert ended(runner, "a.1") == State(Phase.EXITED, 0)
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, 0)
     assert starts(lab, "a") == 1
 
 
@@ -258,4 +258,4 @@ def test_sigterm_to_the_shim_ends_the_run_in_order(lab, runner):
     runner.ensure_started("a.1", 1, lab.spec(f"trap 'exit 8' TERM; {mark('a')}; {wait_for('never')}"))
     until(lambda: starts(lab, "a"))
     os.kill(shim_of(runner, "a.1"), signal.SIGTERM)
-    assert ended(runner, "a.1") == State(Phase.EXITED, 8)
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, 8)

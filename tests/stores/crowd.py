@@ -167,7 +167,7 @@ class Crowd:
         time.sleep(0.002)
 
     def _reap(self, store: JobStore, random: Random, name: str) -> None:
-        seen: list[Sighting] = store.sight_missed()
+        seen: list[Sighting] = store.sight_overdue()
         time.sleep(SHORT_LEASE / 3 + 0.01)
         reaped = store.reap(seen)
         self.ledger.calls["reap"] += 1

@@ -53,7 +53,7 @@ VERBS = (
         "record_site",
         "mark_started",
         "settle",
-        "sight_missed",
+        "sight_overdue",
     ),
     *(
         "reap",
@@ -277,8 +277,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- recover ---------------------------------------------------------------------------------------------------
     @step(1)
-    def sight_missed(self) -> None:
-        self.sightings += self.do("sight_missed")
+    def sight_overdue(self) -> None:
+        self.sightings += self.do("sight_overdue")
 
     @step(3, lambda self: self.sightings, picks=of.PICKS)
     def reap(self, picks: list[int]) -> None:
@@ -288,7 +288,7 @@ class StoreMachine(RuleBasedStateMachine):
     @step(6, has_leases, worker=of.OWNER, sites=of.SOME_SITES, steal=booleans())
     def lose_every_lease(self, worker: str, sites: list[str], steal: bool) -> None:
         self.pass_time(31.0)
-        self.sightings += (seen := self.do("sight_missed"))
+        self.sightings += (seen := self.do("sight_overdue"))
         self.pass_time(10.0)
         if steal and seen:
             self._claim_by_id(seen[0].id, worker, sites, seen[0])

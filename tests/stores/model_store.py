@@ -333,7 +333,7 @@ class ModelStore(ModelBase):
         self.close_questions(job)
 
     # -- recover ---------------------------------------------------------------------------------------------------
-    def sight_missed(self) -> Answer:
+    def sight_overdue(self) -> Answer:
         now = self.clock.now()
         overdue = [
             j

@@ -97,7 +97,7 @@ def test_the_look_of_a_claim_by_id_says_whether_others_shared_the_process(
     claim(store)
     clock.advance(31)
     denied = store.claim_by_id(job.id, "thief")
-    assert denied.look.alone is False
+    assert denied.sighting.alone is False
 
 
 def test_a_replacement_moves_the_groups_version_once(store: JobStore) -> None:
@@ -110,7 +110,7 @@ def test_another_jobs_sighting_is_no_first_look(store: JobStore, clock: ManualCl
     one, other = put(store), put(store)
     claim(store)
     clock.advance(31)
-    sightings = {sighting.id: sighting for sighting in store.sight_missed()}
+    sightings = {sighting.id: sighting for sighting in store.sight_overdue()}
     clock.advance(11)
     store.claim_by_id(one.id, "thief", sighting=sightings[other.id])
     assert store.get(one.id).worker == "w"
@@ -120,9 +120,9 @@ def test_two_sightings_of_one_lease_are_reaped_once(store: JobStore, clock: Manu
     job = put(store)
     claim(store)
     clock.advance(31)
-    early = store.sight_missed()
+    early = store.sight_overdue()
     clock.advance(5)
-    late = store.sight_missed()
+    late = store.sight_overdue()
     clock.advance(11)
     assert [reaped.id for reaped in store.reap(early + late)] == [job.id]
 

@@ -17,12 +17,12 @@ from tests.backends import new_job, put
 LIFE = {
     "sqlite": [
         "insert_jobs",
-        "ready_new",
-        "list_open_gates",
+        "insert_new_ready",
+        "list_unpaused_gates",
         "find_ready_groups",
         "find_ticket_groups",
         "list_due",
-        "claim_ready",
+        "insert_leases_of_ready",
         "drop_ready",
         "read_grants",
         "settle_succeeded",
@@ -115,4 +115,4 @@ def test_an_enqueue_with_limits_that_are_known_asks_nothing_more(store, said):
     put(store, queue="known", slots=(("browser", 1),), rate="api")
     said.clear()
     store.enqueue([new_job(queue="known", slots=(("browser", 1),), rate="api")])
-    assert said == ["insert_jobs", "ready_new"]
+    assert said == ["insert_jobs", "insert_new_ready"]

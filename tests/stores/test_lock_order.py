@@ -286,7 +286,7 @@ def test_an_end_by_the_clock_does_not_wait_for_who_waits_for_the_job(
     if verb == "reap":
         store.claim("w", ["default"], 2)
         clock.advance(31)
-        seen = store.sight_missed()
+        seen = store.sight_overdue()
         clock.advance(10)
     else:
         clock.advance(1000)

@@ -16,7 +16,7 @@ from leasehold.domain.errors import DuplicateJob, InvalidState, JobNotFound
 from leasehold.domain.job import Enqueued, Grant, Job, Renewal
 from leasehold.domain.records import Filter, Page, PauseRecord, Reaped
 from leasehold.stores.database.places import COLUMNS
-from leasehold.stores.results import Denied, Pruned, Settled
+from leasehold.stores.results import ClaimDenied, Pruned, Settled
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs import claim, recover, settle
 from leasehold.stores.verbs.limits import gate_id
@@ -227,14 +227,14 @@ def _normal(verb: str, answer: Any) -> Any:
         case Grant():
             flag, name = answer.stop_requested, answer.execution_name
             return (answer.id, answer.token, answer.attempt, flag, name, answer.lane)
-        case Denied():
-            return ("denied", answer.state, answer.look)
+        case ClaimDenied():
+            return ("denied", answer.state, answer.sighting)
         case Job():
             return {name: getattr(answer, name) for name in PROTOCOL}
         case Enqueued():
             return (answer.id, answer.created)
         case Settled():
-            assert not answer.unstorable
+            assert not answer.not_serializable
             return (tuple(answer.accepted), tuple(answer.fenced))
         case Reaped():
             return (answer.id, answer.worker, answer.state, answer.orphan)

@@ -232,7 +232,9 @@ def test_a_result_that_does_not_fit_its_annotation_fails_the_run_for_good(app):
     for job in jobs:
         assert job.refresh().state is State.FAILED
         assert job.attempt == 1, "the same function would return the same again"
-        assert job.error.startswith("unstorable result: count.result: does not fit the return annotation")
+        assert job.error.startswith(
+            "the result is not serializable: count.result: does not fit the return annotation"
+        )
 
 
 @pytest.mark.parametrize("colour", ["async", "plain"])
@@ -251,7 +253,7 @@ def test_a_result_that_cannot_come_back_fails_the_run(app, colour):
     job = enter.enqueue()
     burst(app)
     assert job.refresh().state is State.FAILED
-    assert job.error.startswith("unstorable result: enter.result.password: would not come back")
+    assert job.error.startswith("the result is not serializable: enter.result.password: would not come back")
 
 
 @pytest.mark.parametrize("colour", ["async", "plain"])

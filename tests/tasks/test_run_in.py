@@ -25,8 +25,8 @@ def definition(app, task):
 
 
 def test_each_colour_may_name_its_own_place(app):
-    assert not definition(app, app.task(run_in="thread")(plain)).is_async
-    assert definition(app, app.task(run_in="loop")(coroutine)).is_async
+    assert not definition(app, app.task(run_in="thread")(plain)).runs_on_loop
+    assert definition(app, app.task(run_in="loop")(coroutine)).runs_on_loop
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_a_size_is_written_as_people_do():
 @pytest.mark.parametrize("function", [plain, coroutine])
 def test_both_colours_may_run_in_a_process_and_neither_is_on_the_loop_then(app, function):
     found = definition(app, app.task(run_in="process", memory="1GB", cpu_time="1m")(function))
-    assert found.in_process
-    assert not found.is_async
+    assert found.in_child_process
+    assert not found.runs_on_loop
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,7 @@ def test_the_heartbeat_of_one_call_is_kept(app):
         call.enqueue()
         (grant,) = app.__internals__.store.claim("w", ["default"], 1)
         run = Attempt(grant, app.__internals__.tasks.find("work"), 0.0, 0.0)
-        assert (run.heartbeat, run.renew_at) == (beat, beat)
+        assert (run.renew_every, run.renew_at) == (beat, beat)
         run.renewed(1.0)
         assert run.renew_at == 1.0 + beat
 

@@ -65,7 +65,7 @@ def raises(what: str) -> None:
             raise RetryIn(3600, "later")
         case "exit":
             sys.exit(3)
-        case "unstorable":
+        case "not serializable":
             return {1, 2}  # it does not fit the annotation: that is the point
         case "group":
             raise ExceptionGroup("two", [Known("a"), ValueError("b")])

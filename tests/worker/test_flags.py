@@ -133,13 +133,13 @@ def test_flags_are_read_by_number_and_token(store: JobStore):
     flagged, other_one, ended = (put(store) for _ in range(3))
     grants = {grant.id: grant for grant in store.claim("worker-1", ["default"], 3)}
     leases = {grant.id: (grant.seq, grant.token) for grant in grants.values()}
-    assert store.read_flags(leases) == {}
-    assert store.read_flags({}) == {}
+    assert store.read_stop_requests(leases) == {}
+    assert store.read_stop_requests({}) == {}
     store.cancel(flagged.id)
     store.pause(ended.id)
-    assert store.read_flags(leases) == {flagged.id: Flag.CANCEL, ended.id: Flag.PAUSE}
-    assert store.read_flags({flagged.id: (grants[flagged.id].seq, 7)}) == {}, "another's lease"
-    assert store.read_flags({other_one.id: (grants[other_one.id].seq, 1)}) == {}
+    assert store.read_stop_requests(leases) == {flagged.id: Flag.CANCEL, ended.id: Flag.PAUSE}
+    assert store.read_stop_requests({flagged.id: (grants[flagged.id].seq, 7)}) == {}, "another's lease"
+    assert store.read_stop_requests({other_one.id: (grants[other_one.id].seq, 1)}) == {}
 
 
 def test_a_snooze_wakes_the_workers(app: Leasehold, handlers: Handlers):

@@ -48,8 +48,8 @@ def test_a_lease_that_was_held_but_not_extended_is_believed_no_longer_and_asked_
     keeper = LeaseKeeper(store, attempts, lambda: True)
     definition = TaskDefinition(work, "work", TaskSettings(lease=LEASE))
     run = Attempt(GRANT, definition, time.monotonic(), time.monotonic())
-    assert run.heartbeat > PATIENCE + RENEW_AGAIN_WITHIN
-    believed, run.renew_at = run.lease_until, time.monotonic()
+    assert run.renew_every > PATIENCE + RENEW_AGAIN_WITHIN
+    believed, run.renew_at = run.usable_until, time.monotonic()
     attempts.held["a"] = run
     keeper.start()
     try:
@@ -58,14 +58,14 @@ def test_a_lease_that_was_held_but_not_extended_is_believed_no_longer_and_asked_
         # The next question comes when the first answer has been dealt with.
         second = store.requested.get(timeout=PATIENCE)
         assert second - first >= RENEW_AGAIN_WITHIN / 2, "it does not spin either"
-        assert run.lease_until == believed
-        assert (run.flag, run.cause, run.stop_requested) == (Flag.PAUSE, "flag", True)
+        assert run.usable_until == believed
+        assert (run.flag, run.cause, run.must_stop) == (Flag.PAUSE, "requested", True)
         store.given.put(Renewal("a", Flag.PAUSE))
     finally:
         keeper.stop()
         loop.close()
-    assert run.lease_until > believed
-    assert run.renew_at >= second + run.heartbeat - PATIENCE
+    assert run.usable_until > believed
+    assert run.renew_at >= second + run.renew_every - PATIENCE
 
 
 class Flags:
@@ -75,7 +75,7 @@ class Flags:
         self.requested: queue.Queue[dict[int, int]] = queue.Queue()
         self.given: dict[int, Flag] = {}
 
-    def read_flags(self, leases: dict[str, tuple[int, int]]) -> dict[str, Flag]:
+    def read_stop_requests(self, leases: dict[str, tuple[int, int]]) -> dict[str, Flag]:
         given = self.given
         self.requested.put(leases)
         return given
@@ -112,37 +112,37 @@ def hold(attempts: Attempts, keeper: LeaseKeeper) -> Attempt:
 @pytest.mark.timeout(60)
 def test_a_hint_is_looked_at_once_now_and_once_when_the_gap_is_over(held, monkeypatch):
     """A run that was claimed a moment before the hint is not in the books yet when it comes."""
-    monkeypatch.setattr(lease_keeper, "READ_FLAGS_GAP", 0.2)
+    monkeypatch.setattr(lease_keeper, "READ_STOPS_GAP", 0.2)
     keeper, store, attempts = held
     store.given = {"a": Flag.CANCEL}  # before the last of the two looks, however slow we are
-    keeper.expect_flag()
+    keeper.expect_stop_request()
     run = hold(attempts, keeper)
     assert store.requested.get(timeout=PATIENCE) == {"a": (1, 7)}
     while run.cause is None:  # the last of what the keeper's thread writes
         time.sleep(0.001)
-    assert (run.flag, run.cause) == (Flag.CANCEL, "flag")
+    assert (run.flag, run.cause) == (Flag.CANCEL, "requested")
 
 
 @pytest.mark.timeout(60)
 def test_many_hints_are_few_looks(held, monkeypatch):
     """On SQLite every commit is a hint."""
-    monkeypatch.setattr(lease_keeper, "READ_FLAGS_GAP", 0.2)
+    monkeypatch.setattr(lease_keeper, "READ_STOPS_GAP", 0.2)
     keeper, _, attempts = held
     hold(attempts, keeper)
     began_at = time.monotonic()
     while time.monotonic() < began_at + 1.0:
-        keeper.expect_flag()
+        keeper.expect_stop_request()
         time.sleep(0.001)
     took = time.monotonic() - began_at
-    while keeper.flag_reads < 2:  # the last one comes when the gap is over
+    while keeper.stop_reads < 2:  # the last one comes when the gap is over
         time.sleep(0.001)
-    assert keeper.flag_reads <= took / 0.2 + 2
+    assert keeper.stop_reads <= took / 0.2 + 2
 
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("held", [False], indirect=True)
 def test_without_hints_the_keeper_looks_by_itself_while_it_holds_a_run(held, monkeypatch):
-    monkeypatch.setattr(lease_keeper, "READ_FLAGS_EVERY", 0.02)
+    monkeypatch.setattr(lease_keeper, "READ_STOPS_EVERY", 0.02)
     keeper, store, attempts = held
     hold(attempts, keeper)
     for _ in range(3):

@@ -37,7 +37,7 @@ def ends(app):
         after = next_one.using(after=[job], on_parent_failure="run").enqueue(1)
         worker = burst(app, stop_grace=1)
         assert after.result(timeout=0) == 1, "the worker lives on"
-        assert (worker.attempts.abandoned, worker.gave_up, worker.attempts.held) == (0, False, {})
+        assert (worker.attempts.left_behind, worker.gave_up, worker.attempts.held) == (0, False, {})
         return job.refresh()
 
     return run

@@ -54,7 +54,7 @@ def test_arguments_and_results_are_checked_and_typed_as_in_a_worker(app):
         ("value", State.FAILED, 1, "ValueError: no good"),
         ("fail", State.FAILED, 1, "never again"),
         ("exit", State.FAILED, 1, "SystemExit: 3"),
-        ("unstorable", State.FAILED, 1, "unstorable result"),
+        ("not serializable", State.FAILED, 1, "the result is not serializable"),
         ("group", State.FAILED, 1, "ExceptionGroup: two (2 sub-exceptions): "),
         ("snooze", State.QUEUED, 0, ""),
         ("retry in", State.QUEUED, 0, "later"),

@@ -132,7 +132,7 @@ def test_arguments_that_no_longer_fit_fail_without_a_retry_and_resume_with_new_o
 
     job = work.enqueue(1)
 
-    other = Leasehold(app.url, schema=app.__internals__.place.schema)
+    other = Leasehold(app.url, schema=app.__internals__.location.schema)
 
     @other.task(name="work")
     def newer(b: int) -> int:
@@ -156,7 +156,7 @@ def test_a_result_that_cannot_be_stored_fails_its_own_job_only(app):
     burst(app)
     states = [job.refresh().state for job in jobs]
     assert states == [State.SUCCEEDED] * 3 + [State.FAILED] + [State.SUCCEEDED] * 2
-    assert "unstorable result" in jobs[3].error
+    assert "the result is not serializable" in jobs[3].error
 
 
 def test_an_attempt_that_takes_too_long_is_stopped_and_timed_out(app):
@@ -296,7 +296,7 @@ def test_a_kind_without_a_handler_here_stays_queued_for_another_worker(app):
     @app.task
     def known() -> None: ...
 
-    other = Leasehold(app.url, schema=app.__internals__.place.schema)
+    other = Leasehold(app.url, schema=app.__internals__.location.schema)
 
     @other.task
     def unknown() -> None: ...

@@ -82,7 +82,7 @@ def example(error: type[LeaseholdError]) -> LeaseholdError:
     """One of its kind, with made-up facts: the surfaces are asked what they make of it."""
     if "__init__" not in vars(error) and not issubclass(error, InvalidInput):
         return error("x")
-    made_up: dict[str, Any] = {"int": 1, "float": 1.0, "Mapping[str, str]": {}, "Sequence[Holder]": []}
+    made_up: dict[str, Any] = {"int": 1, "float": 1.0, "Mapping[str, str]": {}, "Sequence[RunningJob]": []}
     parameters = list(inspect.signature(error.__init__).parameters.values())[1:]
     return error(*(made_up.get(one.annotation, "x") for one in parameters if one.default is one.empty))
 

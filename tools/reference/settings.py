@@ -18,7 +18,7 @@ from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.external import External
 from leasehold.tasks.schedule import ScheduleOptions
 from leasehold.tasks.settings import CallOptions, CallSettings, Retry, TaskOptions, TaskSettings
-from leasehold.wiring import Internals, Place
+from leasehold.wiring import Internals, Location
 from leasehold.worker.settings import WorkerSettings
 from tools.reference.source import (
     annotations_of,
@@ -70,7 +70,7 @@ def groups() -> list[Group]:
         Group(
             "The app",
             'Of `Leasehold(…)`: `app = Leasehold("postgresql://localhost/shop", schema="jobs")`.',
-            keywords_of(Leasehold.__init__, field_docs(Place) | {"shutdown_grace": field_docs(Internals)["_grace"]}),
+            keywords_of(Leasehold.__init__, field_docs(Location) | {"shutdown_grace": field_docs(Internals)["_grace"]}),
         ),
         Group(
             "Tasks and calls",

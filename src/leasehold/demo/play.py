@@ -75,7 +75,7 @@ def _a_lane_that_halts(play: Stage, folder: Path) -> None:
     play.why(orders)
     play.claim(orders.refresh().state == "queued", "the page after it waits")
     folder.joinpath("logged-in").touch()
-    play.say("somebody logs in again, and resumes the lane:")
+    play.say("someone logs in again, and resumes the lane:")
     play.show_command(
         "lanes resume target-1", str(getattr(play.app.lanes.resume("target-1", actor="demo"), "id", None))
     )

@@ -55,7 +55,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from leasehold.domain.capacity import Holder
+    from leasehold.domain.capacity import RunningJob
 
 # -- pickling ----------------------------------------------------------------------------------------------------------
 
@@ -357,11 +357,13 @@ class PartlyStored(LeaseholdError):
 
 class AtCapacity(LeaseholdError):
     """`run_now` found every place of the task taken; nothing was stored. `holders` lists the attempts that
-    take them (`job_id`, `worker`, `since`, `lease_until`), `retry_after` is a hint in seconds.
+    take them (`job_id`, `worker`, `started_at`, `lease_expires_at`), `retry_after` is a hint in seconds.
 
     Remedy: Try again after `retry_after` seconds, raise `max_running`, or enqueue the job."""
 
-    def __init__(self, task: str, max_running: int, holders: Sequence[Holder], retry_after: float) -> None:
+    def __init__(
+        self, task: str, max_running: int, holders: Sequence[RunningJob], retry_after: float
+    ) -> None:
         self.task = task
         self.max_running = max_running
         self.holders = tuple(holders)

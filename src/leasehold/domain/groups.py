@@ -90,7 +90,7 @@ def checked_group_state(state: object) -> GroupState | None:
 
 
 @frozen
-class RunningJob:
+class GroupAttempt:
     """A running job of the group, with its progress and partial results."""
 
     id: str
@@ -172,7 +172,7 @@ class GroupStatus:
     """Most results and errors that are listed; `counts` has the full numbers."""
     questions: int
     """Open questions of the group's jobs."""
-    running: tuple[RunningJob, ...] = ()
+    running: tuple[GroupAttempt, ...] = ()
     """With `partial=True`: the running jobs, at most `cap`, with their progress and partial results."""
     noted: int = 0
     """With `partial=True`: grows with every report of a running job. Pass it as `noted` to wait for more."""

@@ -170,7 +170,7 @@ def _happened(move: Move) -> Iterator[PendingNotification]:
         yield _of(move, LANE_HALTED)
     if move.asks is not None:
         for question in move.asks.questions:
-            yield _requested(job, question)
+            yield _question_asked(job, question)
 
 
 def _of(move: Move, event: str) -> PendingNotification:
@@ -195,7 +195,7 @@ def _facts(move: Move) -> dict[str, Any]:
     return facts
 
 
-def _requested(job: Job, question: QuestionAsked) -> PendingNotification:
+def _question_asked(job: Job, question: QuestionAsked) -> PendingNotification:
     data = {
         "key": question.key,
         "text": question.text,

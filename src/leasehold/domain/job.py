@@ -64,7 +64,7 @@ class NewJob:
     slots: tuple[tuple[str, int], ...] = ()
     """Units that the job needs of each slot, by name."""
     rate: str | None = None
-    long_names: tuple[tuple[str, str], ...] = ()
+    full_names: tuple[tuple[str, str], ...] = ()
     """Names of this job that were too long to store: the stored form, and the full name."""
     limits: tuple[DefaultLimit, ...] = ()
     """Default limits of the job's slots and rate, for those that have no limit yet."""
@@ -266,7 +266,7 @@ class Sighting:
         seen = (self.id, self.token, self.expires_at)
         return (job.id, job.lease_token, job.lease_expires_at) == seen
 
-    def missed(self, now: datetime) -> bool:
+    def has_expired(self, now: datetime) -> bool:
         """Return whether the lease has run out, by the database's clock at the second look."""
         return self.expires_at <= now or (
             self.ahead and has_run_out(self.expires_at, self.lease_seconds, now)

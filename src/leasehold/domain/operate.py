@@ -13,9 +13,9 @@ from leasehold.domain.settle import expired, settle
 from leasehold.domain.states import Flag, State, Trigger, allowed, stronger
 
 
-def _check(job: Job, event: Trigger) -> None:
-    if not allowed(job.state, event):
-        raise InvalidState(job.id, event.value, job.state.value)
+def _check(job: Job, trigger: Trigger) -> None:
+    if not allowed(job.state, trigger):
+        raise InvalidState(job.id, trigger.value, job.state.value)
 
 
 def _check_goes_on(job: Job, verb: str, remedy: str) -> None:
@@ -37,7 +37,7 @@ def cancel(job: Job, *, now: datetime, actor: str | None = None, reason: str | N
     """Cancel at once, or flag a running job: it keeps its token, because its worker has to stop the work."""
     _check(job, Trigger.CANCEL)
     if job.state is State.RUNNING:
-        return _flagged(job, Flag.CANCEL, "cancel_requested", actor, reason)
+        return _request_stop(job, Flag.CANCEL, "cancel_requested", actor, reason)
     after = replace(
         job,
         state=State.CANCELLED,
@@ -54,7 +54,7 @@ def pause(job: Job, *, now: datetime, actor: str | None = None, reason: str | No
     _check(job, Trigger.PAUSE)
     _check_goes_on(job, "pause", "cancel it")
     if job.state is State.RUNNING:
-        return _flagged(job, Flag.PAUSE, "pause_requested", actor, reason)
+        return _request_stop(job, Flag.PAUSE, "pause_requested", actor, reason)
     due = min(job.available_at, now)
     after = replace(job, state=State.PAUSED, reason=_reason(reason), held=False, available_at=due)
     return Move(job, after, "paused", actor, _reason(reason))
@@ -73,7 +73,7 @@ def finish(job: Job, *, now: datetime, actor: str | None = None, reason: str | N
     """Let a running job end without another try."""
     if job.state is not State.RUNNING:
         raise InvalidState(job.id, "finish", job.state.value)
-    return _flagged(job, Flag.FINISH, "finish_requested", actor, reason)
+    return _request_stop(job, Flag.FINISH, "finish_requested", actor, reason)
 
 
 def resume(
@@ -223,7 +223,7 @@ def adopt(job: Job, *, worker: str, now: datetime) -> Move:
     return Move(job, after, "adopted", worker, job.execution_name)
 
 
-def _flagged(job: Job, flag: Flag, event: str, actor: str | None, reason: str | None) -> Move:
+def _request_stop(job: Job, flag: Flag, event: str, actor: str | None, reason: str | None) -> Move:
     wanted = stronger(job.stop_requested, flag)
     if wanted is not flag:
         # A weaker request changes nothing, not even the reason that the stronger one gave.

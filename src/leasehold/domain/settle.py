@@ -75,17 +75,19 @@ def _by_the_table(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, 
             return _failed(job, outcome, policy, flag, now, jitter)
         case DeadlinePassed():
             state = State.CANCELLED if flag is Flag.CANCEL else State.TIMED_OUT
-            return _end(job, state, "timed_out", policy, now, error=outcome.error)
+            return _leave_running(job, state, "timed_out", policy, now, error=outcome.error)
         case Expired():
             return _expired(job, policy, flag, now)
         case Stopped():
             wanted = stronger(flag, Flag.PAUSE) if outcome.pause else flag
-            return _requeue(job, wanted, "stopped", policy, now, reason=outcome.reason)
+            return _requeue_unless_stopped(job, wanted, "stopped", policy, now, reason=outcome.reason)
         case HandedBack():
-            return _requeue(job, flag, "handed_back", policy, now, reason=outcome.reason, delay=outcome.delay)
+            return _requeue_unless_stopped(
+                job, flag, "handed_back", policy, now, reason=outcome.reason, delay=outcome.delay
+            )
         case Detached():
             if job.execution_site is None:
-                return _requeue(job, flag, "handed_back", policy, now, reason=outcome.reason)
+                return _requeue_unless_stopped(job, flag, "handed_back", policy, now, reason=outcome.reason)
             return _orphan(job, "detached", outcome.reason)
         case Lost():
             move = _lost(job, outcome, policy, flag, now, jitter)
@@ -94,11 +96,13 @@ def _by_the_table(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, 
         case Crashed():
             return _lost(job, outcome, policy, flag, now, jitter)
         case Snoozed():
-            return _requeue(job, flag, "snoozed", policy, now, delay=outcome.delay, error=outcome.error)
+            return _requeue_unless_stopped(
+                job, flag, "snoozed", policy, now, delay=outcome.delay, error=outcome.error
+            )
         case QuestionAsked():
             if flag is None:
-                return replace(_end(job, State.WAITING, "asked", policy, now), asks=outcome)
-            move = _requeue(job, flag, "asked", policy, now)
+                return replace(_leave_running(job, State.WAITING, "asked", policy, now), asks=outcome)
+            move = _requeue_unless_stopped(job, flag, "asked", policy, now)
             return replace(move, asks=outcome) if move.job.state is State.PAUSED else move
         case Breached():
             return _breached(job, outcome, policy, flag, now)
@@ -107,7 +111,7 @@ def _by_the_table(job: Job, outcome: Outcome, policy: Policy, *, now: datetime, 
 
 
 def _succeeded(job: Job, outcome: Success, now: datetime) -> Move:
-    done = replace(_released(job), state=State.SUCCEEDED, finished_at=now, reason=None, halts_lane=False)
+    done = replace(_without_lease(job), state=State.SUCCEEDED, finished_at=now, reason=None, halts_lane=False)
     # The records of earlier attempts keep their errors.
     done = replace(done, result=outcome.result, result_ref=outcome.result_ref, error=None)
     return Move(job, done, None, actor=job.worker)
@@ -127,11 +131,13 @@ def _failed(
     event = "timed_out" if timed_out else "failed"
     exhausted = State.TIMED_OUT if timed_out else State.FAILED
     if flag is Flag.CANCEL:
-        return _end(counted, State.CANCELLED, event, policy, now, error=outcome.error, before=job)
+        return _leave_running(counted, State.CANCELLED, event, policy, now, error=outcome.error, before=job)
     if final or counted.failures >= policy.max_attempts or (timed_out and flag is not None):
-        return _end(counted, exhausted, event, policy, now, error=outcome.error, before=job)
+        return _leave_running(counted, exhausted, event, policy, now, error=outcome.error, before=job)
     delay = backoff_delay(policy, counted.failures, jitter)
-    return _requeue(counted, flag, event, policy, now, delay=delay, error=outcome.error, before=job)
+    return _requeue_unless_stopped(
+        counted, flag, event, policy, now, delay=delay, error=outcome.error, before=job
+    )
 
 
 def _expired(job: Job, policy: Policy, flag: Flag | None, now: datetime) -> Move:
@@ -139,9 +145,9 @@ def _expired(job: Job, policy: Policy, flag: Flag | None, now: datetime) -> Move
     unused = before_grant(job)
     move = expired(unused, now)
     if move is None:  # the clock was set back since
-        return _requeue(job, flag, "handed_back", policy, now)
+        return _requeue_unless_stopped(job, flag, "handed_back", policy, now)
     ended = replace(
-        _released(move.job),
+        _without_lease(move.job),
         state=State.CANCELLED if flag is Flag.CANCEL else move.job.state,
         halts_lane=move.job.halts_lane and flag is not Flag.CANCEL,
         settled_by=None,
@@ -154,23 +160,25 @@ def _lost(
     job: Job, outcome: Lost | Crashed, policy: Policy, flag: Flag | None, now: datetime, jitter: float
 ) -> Move:
     event = "lost" if isinstance(outcome, Lost) else "crashed"
-    external, placed = policy.on_lost == "adopt", job.execution_site is not None
+    external, has_site = policy.on_lost == "adopt", job.execution_site is not None
     # A fenced write records an execution's site before its start: without a site nothing was started, so there is
     # nothing to adopt and the job may simply run again. A crashed child has ended: nothing still runs.
-    if external and placed and isinstance(outcome, Lost):
+    if external and has_site and isinstance(outcome, Lost):
         # It counts as no failure: only the watching worker is gone. The end of the execution counts when it is known.
         return _orphan(job, event, outcome.error)
-    failures = job.failures + (1 if policy.count_lost and (placed or not external) else 0)
+    failures = job.failures + (1 if policy.count_lost and (has_site or not external) else 0)
     # A job that progressed since its last crash did not crash on the same input: start counting anew.
     crashes = 0 if outcome.progressed else job.crashes
     counted = replace(job, crashes=crashes + 1, failures=failures)
     if flag is Flag.CANCEL:
-        return _end(counted, State.CANCELLED, event, policy, now, error=outcome.error, before=job)
+        return _leave_running(counted, State.CANCELLED, event, policy, now, error=outcome.error, before=job)
     left = counted.failures < policy.max_attempts and counted.crashes < policy.crash_limit(outcome.alone)
     if policy.on_lost == "fail" or not left:
-        return _end(counted, State.FAILED, event, policy, now, error=outcome.error, before=job)
+        return _leave_running(counted, State.FAILED, event, policy, now, error=outcome.error, before=job)
     delay = 0.0 if counted.crashes == 1 else backoff_delay(policy, counted.crashes - 1, jitter)
-    return _requeue(counted, flag, event, policy, now, delay=delay, error=outcome.error, before=job)
+    return _requeue_unless_stopped(
+        counted, flag, event, policy, now, delay=delay, error=outcome.error, before=job
+    )
 
 
 def _breached(job: Job, outcome: Breached, policy: Policy, flag: Flag | None, now: datetime) -> Move:
@@ -180,10 +188,10 @@ def _breached(job: Job, outcome: Breached, policy: Policy, flag: Flag | None, no
         state = State.FAILED
     else:
         state = State.PAUSED
-    return _end(job, state, "breached", policy, now, error=outcome.error, reason=outcome.error)
+    return _leave_running(job, state, "breached", policy, now, error=outcome.error, reason=outcome.error)
 
 
-def _requeue(
+def _requeue_unless_stopped(
     job: Job,
     flag: Flag | None,
     event: str,
@@ -197,12 +205,16 @@ def _requeue(
 ) -> Move:
     """Put the job back into the queue, unless a stop was requested. Without a delay it keeps its place."""
     if flag is Flag.PAUSE:
-        return _end(job, State.PAUSED, event, policy, now, reason=reason, error=error, before=before)
+        return _leave_running(
+            job, State.PAUSED, event, policy, now, reason=reason, error=error, before=before
+        )
     if flag is not None:
-        return _end(job, State.CANCELLED, event, policy, now, reason=reason, error=error, before=before)
+        return _leave_running(
+            job, State.CANCELLED, event, policy, now, reason=reason, error=error, before=before
+        )
     # A job that has run was due: a due time in the future means that the clock was set back.
     due = now + timedelta(seconds=delay) if delay > 0 else min(job.available_at, now)
-    move = _end(job, State.QUEUED, event, policy, now, reason=reason, error=error, before=before)
+    move = _leave_running(job, State.QUEUED, event, policy, now, reason=reason, error=error, before=before)
     return replace(move, job=replace(move.job, available_at=due))
 
 
@@ -212,13 +224,13 @@ _GOES_ON = frozenset({State.QUEUED, State.WAITING, State.PAUSED})
 def _without_queue(move: Move, policy: Policy, now: datetime) -> Move:
     """Fail the job where the table lets it go on: its task takes no queue, so no worker would claim it."""
     why = f"{move.detail or move.event}; its task takes no queue, so it cannot go on"
-    failed = _end(move.before, State.FAILED, move.event or "failed", policy, now, error=why)
+    failed = _leave_running(move.before, State.FAILED, move.event or "failed", policy, now, error=why)
     counted = replace(failed.job, failures=move.job.failures, crashes=move.job.crashes)
     kept = replace(counted, settled_by=move.job.settled_by, settled_token=move.job.settled_token)
     return replace(failed, job=kept)
 
 
-def _end(
+def _leave_running(
     job: Job,
     state: State,
     event: str,
@@ -233,7 +245,7 @@ def _end(
     # The reason of a stop (on the row since its request) stays after the settle that obeys it.
     stated = reason if reason is not None else (job.reason if job.stop_requested is not None else None)
     after = replace(
-        _released(job),
+        _without_lease(job),
         state=state,
         finished_at=finish_time(state, now),
         halts_lane=bad and job.lane is not None and policy.on_failure == "halt",
@@ -251,7 +263,7 @@ def _orphan(job: Job, event: str, detail: str | None) -> Move:
     return Move(job, after, event, job.worker, None if detail is None else clean_error(detail))
 
 
-def _released(job: Job) -> Job:
+def _without_lease(job: Job) -> Job:
     """End the lease. Its token stays as the number of the last grant: nothing can match it, because the lease's row is
     gone. The site of the execution belongs to the attempt that has ended."""
     return replace(

@@ -65,7 +65,8 @@ class Trigger(StrEnum):
 
 
 class Flag(StrEnum):
-    """A stop requested of a running job. The stronger wins; the worker gets it by a wake-up or its next renewal."""
+    """What an operator requested of a running job. The stronger request wins; the worker gets it by a wake-up or its
+    next renewal."""
 
     FINISH = "finish"
     """Let the attempt end, but do not retry it."""
@@ -140,8 +141,8 @@ TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
 }
 
 
-def allowed(state: State, event: Trigger) -> bool:
-    return (state, event) in TRANSITIONS
+def allowed(state: State, trigger: Trigger) -> bool:
+    return (state, trigger) in TRANSITIONS
 
 
 # -- states ------------------------------------------------------------------------------------------------------------

@@ -69,9 +69,9 @@ class LogTail:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Note:
-    """One report of an attempt. `place` counts up within the attempt, so that a note sent twice is written once."""
+    """One report of an attempt. `number` counts up within the attempt, so that a note sent twice is written once."""
 
-    place: int
+    number: int
     kind: str
     data: str | None = None
     """Encoded JSON. For log lines: how far their source was read, so that a later reader can continue."""

@@ -96,12 +96,12 @@ def _group(store: JobStore, job: Job) -> list[Hold]:
 
 
 def _running(store: JobStore, job: Job, now: datetime) -> list[Hold]:
-    requested = f"; {job.stop_requested.value} was requested" if job.stop_requested else ""
+    also = f"; {job.stop_requested.value} was requested" if job.stop_requested else ""
     if job.worker is None or job.lease_expires_at is None:
-        return _without_worker(store, job, requested)
+        return _without_worker(store, job, also)
     progress = store.progress(job.id)
     if progress is not None:
-        requested = f"; last progress {span(now - progress.at)} ago ({first_line(str(progress))}){requested}"
+        also = f"; last progress {span(now - progress.at)} ago ({first_line(str(progress))}){also}"
     left = job.lease_expires_at - now
     for_ = "" if job.started_at is None else f" for {span(now - job.started_at)}"
     where = f"it has been running on {job.worker}{for_}"
@@ -109,25 +109,25 @@ def _running(store: JobStore, job: Job, now: datetime) -> list[Hold]:
         return [
             Hold(
                 "running",
-                f"{where}, but the lease ran out {span(-left)} ago{requested}",
+                f"{where}, but the lease ran out {span(-left)} ago{also}",
                 "a live worker takes it over; start one if there is none",
             )
         ]
-    return [Hold("running", f"{where}; its lease has {span(left)} left{requested}")]
+    return [Hold("running", f"{where}; its lease has {span(left)} left{also}")]
 
 
-def _without_worker(store: JobStore, job: Job, requested: str) -> list[Hold]:
+def _without_worker(store: JobStore, job: Job, also: str) -> list[Hold]:
     site = f" at {job.execution_site}" if job.execution_site else ""
-    detail = f"its worker is gone; its execution{site} may still be running{requested}"
+    detail = f"its worker is gone; its execution{site} may still be running{also}"
     hold = Hold("awaiting_adoption", detail, "a worker at that site will adopt it")
     serving = [
         card for card in store.list_workers() if not card.draining and job.execution_site in card.sites
     ]
     if serving:
         return [hold]
-    suffix = f"no live worker serves the site {job.execution_site!r}"
+    detail = f"no live worker serves the site {job.execution_site!r}"
     remedy = f"start one at that site; if the site is gone for good: leasehold executions abandon {job.id}"
-    return [hold, Hold("no_site", suffix, remedy)]
+    return [hold, Hold("no_site", detail, remedy)]
 
 
 def _pending(store: JobStore, job: Job) -> list[Hold]:
@@ -160,16 +160,18 @@ def _parent(parent: Relative) -> Hold:
 
 
 def _waiting(store: JobStore, job: Job, now: datetime) -> Hold:
-    requested = [question for question in store.questions(job.id) if question.closed_at is None]
-    if not requested:
+    open_questions = [question for question in store.questions(job.id) if question.closed_at is None]
+    if not open_questions:
         return Hold("waiting", "it waits for an answer", "answer it")
-    suffix = "; ".join(f"{question.key}: {first_line(question.text)}" for question in requested)
+    texts = "; ".join(f"{question.key}: {first_line(question.text)}" for question in open_questions)
     ends = min(
-        (question.expires_at for question in requested if question.expires_at is not None), default=None
+        (question.expires_at for question in open_questions if question.expires_at is not None), default=None
     )
     until = "" if ends is None else f"; it goes on without one in {span(ends - now)}"
-    remedy = f"answer {requested[0].key!r}: leasehold questions answer {job.id} {requested[0].key} VALUE"
-    return Hold("waiting", f"it waits for an answer to {suffix}{until}", remedy)
+    remedy = (
+        f"answer {open_questions[0].key!r}: leasehold questions answer {job.id} {open_questions[0].key} VALUE"
+    )
+    return Hold("waiting", f"it waits for an answer to {texts}{until}", remedy)
 
 
 def _not_due(store: JobStore, job: Job, now: datetime) -> list[Hold]:
@@ -237,10 +239,10 @@ def _lane(store: JobStore, job: Job, now: datetime) -> list[Hold]:
 
 
 def _blocked(lane: str, blocker: Job) -> Hold:
-    suffix = f"job {blocker.id} ({blocker.task})"
+    named = f"job {blocker.id} ({blocker.task})"
     if blocker.state is State.RUNNING:
         return Hold(
-            "lane_blocked", f"{suffix} runs in lane {lane!r}", "one at a time: wait for it, or cancel it"
+            "lane_blocked", f"{named} runs in lane {lane!r}", "one at a time: wait for it, or cancel it"
         )
     remedy = {
         State.WAITING: f"answer its question: leasehold why {blocker.id}",
@@ -248,7 +250,7 @@ def _blocked(lane: str, blocker: Job) -> Hold:
     }.get(blocker.state, f"resume {blocker.id}, or skip it to let the lane go on without it")
     word = blocker.state.value.replace("_", " ")
     reason = why(blocker.error or blocker.reason)
-    return Hold("lane_blocked", f"lane {lane!r} is blocked by {suffix}, {word}{reason}", remedy)
+    return Hold("lane_blocked", f"lane {lane!r} is blocked by {named}, {word}{reason}", remedy)
 
 
 def _workers(job: Job, cards: list[WorkerCard]) -> list[Hold]:

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
-from leasehold.domain.capacity import Holder
+from leasehold.domain.capacity import RunningJob
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.checks.times import Duration, checked_instant, seconds
 from leasehold.domain.errors import (
@@ -147,7 +147,7 @@ ERRORS: dict[str, type[LeaseholdError]] = {
     )
 }
 
-_HOLDERS = TypeAdapter(tuple[Holder, ...])
+_HOLDERS = TypeAdapter(tuple[RunningJob, ...])
 
 
 def error_of(status: int, problem: Any) -> LeaseholdError:
@@ -178,7 +178,7 @@ def _rebuilt(kind: type[LeaseholdError], detail: str, facts: dict[str, Any]) -> 
     return error
 
 
-def _holders(reported: Any) -> tuple[Holder, ...]:
+def _holders(reported: Any) -> tuple[RunningJob, ...]:
     try:
         return _HOLDERS.validate_python(reported)
     except ValidationError:

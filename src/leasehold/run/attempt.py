@@ -34,37 +34,48 @@ from leasehold.run.questions import is_park
 from leasehold.run.state import StreamWriter, current_run
 from leasehold.tasks.definition import TaskDefinition
 
-StopCause = Literal["flag", "drain", "timeout", "deadline", "lost", "late", "unrenewed", "stalled", "exited"]
+StopCause = Literal[
+    "requested", "drain", "timeout", "deadline", "lost", "late", "unrenewed", "stalled", "exited"
+]
 
 NOTHING = Success()
 
 
 class Attempt(HandlerState):
-    """One attempt of a job. The context sees the handler's side; the worker also sees the lease and the end."""
+    """One attempt of a job. The context sees the handler's side; the worker also sees the lease and the end.
+
+    Four things can be over, each without the others:
+    `completed`: the handler has settled the job itself, by `ctx.complete`; its code may still run.
+    `ended_at`: the ending is decided, and went to the settler or was dropped. Nothing may stop the attempt any more.
+    `left_behind`: the handler ignored its stop. The worker ends the attempt without it, and the handler runs on.
+    `is_over` (`ExternalAttempt`): the execution outside the worker has ended too, so what it left can be deleted once
+    the ending is stored; `ending_not_stored` says that it never will be.
+    """
 
     started_at = 0.0
-    """On the monotonic clock; 0: it is held, and has not begun."""
+    """When the attempt began, on the monotonic clock; 0: the worker holds it, and it has not begun."""
     deadline_at: float | None = None
-    """On the monotonic clock: when the whole job must have ended."""
-    limit_at: float | None = None
-    """When the attempt has used up its time, or the job's deadline passes. Known once it has begun."""
-    limit_cause: StopCause = "timeout"
+    """When the whole job must have ended, on the monotonic clock."""
+    time_out_at: float | None = None
+    """When the attempt has used up its time, or the job's deadline passes; set as the attempt begins."""
+    time_out_cause: StopCause = "timeout"
     task: asyncio.Task[None] | None = None
-    """Set only while an async handler runs: the task refers to us, and a busy worker rarely collects cycles."""
+    """The handler's task, set only while an async handler runs: the task refers to the attempt, and a busy worker
+    rarely collects cycles."""
     flag: Flag | None = None
     cause: StopCause | None = None
-    stopped_at = 0.0
-    settled_at = 0.0
-    """On the monotonic clock: when its ending was decided and went to the settler, or it was dropped; 0: not yet."""
-    refused = False
-    """The database has not taken its ending."""
-    abandoned = False
+    stop_began_at = 0.0
+    ended_at = 0.0
+    """When the ending went to the settler or was dropped, on the monotonic clock; 0: not yet."""
+    ending_not_stored = False
+    """The database did not take the ending: the lease was lost, or the worker ended first."""
+    left_behind = False
     exit: BaseException | None = None
     """The SystemExit or KeyboardInterrupt that a task of the handler has raised."""
     policy = DEFAULT_POLICY
     """Settings stored with the job; most jobs have none."""
     stall_reported = 0.0
-    """On the monotonic clock: the last sign of life before the silence that was reported."""
+    """The last sign of life before the silence that was reported, on the monotonic clock."""
     on_error: Callable[[BaseException], None] | None = None
     """Called with the exception that the handler raised, for tracing."""
 
@@ -84,16 +95,16 @@ class Attempt(HandlerState):
         self.writer = writer
         self.resources = resources
         self.held_at = held_at
-        usable, self.heartbeat = definition.lease_times(grant.lease_seconds)
+        usable, self.renew_every = definition.lease_times(grant.lease_seconds)
         """Seconds between two renewals. A single call may have a shorter lease than its task."""
         if grant.policy is not None:
             self.policy = Policy.load(grant.policy)
             if self.policy.heartbeat is not None:
-                self.heartbeat = min(self.policy.heartbeat, grant.lease_seconds / 3)
-        self.lease_until = sent_at + usable
-        """On the monotonic clock: until then the lease is surely ours. Counted from when the request was *sent*."""
-        self.renew_at = sent_at + self.heartbeat
-        """On the monotonic clock: when the keeper renews it."""
+                self.renew_every = min(self.policy.heartbeat, grant.lease_seconds / 3)
+        self.usable_until = sent_at + usable
+        """Until when this worker surely has the lease, on the monotonic clock, counted from the claim's request."""
+        self.renew_at = sent_at + self.renew_every
+        """When the keeper renews the lease, on the monotonic clock."""
 
     # -- the steps -------------------------------------------------------------------------------------------------
     async def run(self, ended: Ended) -> None:
@@ -107,7 +118,7 @@ class Attempt(HandlerState):
             if definition.context_parameter is not None:
                 await self.load(arguments, definition.context_parameter)
             value = self.call(arguments)
-            if definition.is_async:
+            if definition.runs_on_loop:
                 value = await value
             success = self.judge(value)
             if success is not NOTHING and self.becomes_file(success.result):
@@ -123,19 +134,19 @@ class Attempt(HandlerState):
         ended(self, outcome)
 
     def check(self) -> None:
-        """Raises if it must not begin: a stop was requested, the lease has run out, or no time is left. A worker that
-        was frozen since the claim may have lost the lease to another."""
+        """Raise StopRequested if the attempt must not begin: a stop was requested, the lease has run out, or no time is
+        left. A worker that was frozen since the claim may have lost the lease to another."""
         now = self.started_at = time.monotonic()
         has_rules = (
             self.definition.has_rules or self.deadline_at is not None or self.policy is not DEFAULT_POLICY
         )
         if has_rules:
             self._limit(now, self.timeout)
-        if now >= self.lease_until:
+        if now >= self.usable_until:
             self.stop("late")
-        elif self.limit_at is not None and now >= self.limit_at:
-            self.stop(self.limit_cause)
-        if self.stop_requested:
+        elif self.time_out_at is not None and now >= self.time_out_at:
+            self.stop(self.time_out_cause)
+        if self.must_stop:
             raise StopRequested
         if has_rules and self.wants_file and self.journal is not None and not self.journal.has_folder:
             # Refuse before the work is done, not after it. A worker whose own tasks need a folder does not even start.
@@ -144,7 +155,7 @@ class Attempt(HandlerState):
     async def load(self, arguments: dict[str, Any], context_parameter: str) -> None:
         """Make the context, and load its attributes for an async handler, which must not wait for the database there. A
         plain handler may wait, and mostly does not read them."""
-        if not self.definition.is_async:
+        if not self.definition.runs_on_loop:
             arguments[context_parameter] = SyncContext(self)
             return
         arguments[context_parameter] = Context(self)
@@ -161,16 +172,16 @@ class Attempt(HandlerState):
         return self.definition.handler(**arguments)
 
     def judge(self, value: object) -> Success:
-        """The success: what the handler returned, with its follow-ups."""
+        """Return the success: what the handler returned, with its follow-ups."""
         if self.completed or (value is None and self.follow_ups is None and self.definition.may_return_none):
             return NOTHING
         return Success(self.encode_result(value), None, self.unstored())
 
     async def file(self, success: Success) -> Success:
-        """Write its result to a file, complete and on the disk before the success is settled."""
+        """Write the result to a file, complete and on the disk before the success is settled."""
         text = success.result or "null"
         names: list[str] = []
-        if not self.definition.is_async:
+        if not self.definition.runs_on_loop:
             names.append(self.file_result(text))
         else:
             try:
@@ -182,8 +193,8 @@ class Attempt(HandlerState):
         return replace(success, result=None, result_ref=names[0])
 
     def judge_error(self, error: BaseException) -> Outcome | None:
-        """The outcome for an exception. None: the lease is lost, nothing may be written."""
-        if isinstance(error, asyncio.CancelledError) and self.definition.is_async:
+        """Return the outcome for an exception. None: the lease is lost, so nothing may be written."""
+        if isinstance(error, asyncio.CancelledError) and self.definition.runs_on_loop:
             if self.cause is None:
                 return Failure("CancelledError: the handler cancelled itself")
             return self.outcome_when_stopped()
@@ -209,44 +220,44 @@ class Attempt(HandlerState):
         super().log_line(line, read_to)
 
     async def close(self) -> None:
-        """Write what its steps have kept and spent: the ending follows, and must not overtake it."""
+        """Write what the attempt's steps have kept and spent: the ending follows, and must not overtake it."""
         if self.steps is None or not self.steps.batch.is_pending:
             return
-        if not self.definition.is_async:
+        if not self.definition.runs_on_loop:
             self.steps.batch.finish()
             return
         with contextlib.suppress(asyncio.CancelledError):  # it has ended; a stop comes too late
             await self.needed_journal().call(self.steps.batch.finish)
 
-    # -- its lease and its end -------------------------------------------------------------------------------------
+    # -- the lease and the end -----------------------------------------------------------------------------------------
     def renewed(self, sent_at: float) -> None:
         usable, _ = self.definition.lease_times(self.grant.lease_seconds)
-        self.lease_until = sent_at + usable
-        self.renew_at = sent_at + self.heartbeat
+        self.usable_until = sent_at + usable
+        self.renew_at = sent_at + self.renew_every
 
     def stop(self, cause: StopCause) -> None:
-        """Ask the handler to end. Safe from any thread for a plain handler; an async one is cancelled by the loop."""
+        """Ask the handler to end. Any thread may call this for a plain handler; the loop must cancel an async one."""
         if self.cause is None:
             self.cause = cause
-            self.stopped_at = time.monotonic()
+            self.stop_began_at = time.monotonic()
         self.request_stop()
 
     def wake_handler(self) -> None:
-        """On the loop, after `stop`: an async handler is cancelled. One that has yet to begin sees the stop itself."""
+        """Cancel an async handler, on the loop, after `stop`. A handler that has yet to begin sees the stop itself."""
         if self.task is not None:
             self.task.cancel()
 
     def stop_timeout(self, stop_grace: float) -> float:
-        """Seconds that it gets to obey a stop."""
+        """Return the seconds that the handler gets to obey a stop."""
         return stop_grace
 
-    def outcome_when_abandoned(self) -> Outcome | None:
-        """It ignored its stop: the job ends as requested, whatever its handler does."""
+    def outcome_when_left_behind(self) -> Outcome | None:
+        """Return the outcome of an attempt whose handler ignored its stop: the job ends as requested."""
         return self.outcome_when_stopped()
 
     def exited(self, error: BaseException) -> None:
-        """Called by the task that exited: the handler ends with it, also if it does not wait for that task."""
-        if self.settled_at or self.completed:
+        """Stop the attempt, because a task of its handler has exited, even if the handler does not wait for it."""
+        if self.ended_at or self.completed:
             return
         self.exit = error
         self.stop("exited")
@@ -254,7 +265,7 @@ class Attempt(HandlerState):
             task.get_loop().call_soon_threadsafe(task.cancel)
 
     def outcome_when_stopped(self) -> Outcome | None:
-        """The outcome of a stopped attempt; None: nothing may be written, another worker has the lease."""
+        """Return the outcome of a stopped attempt. None: another worker has the lease, so nothing may be written."""
         match self.cause:
             case "lost":
                 return None
@@ -281,11 +292,11 @@ class Attempt(HandlerState):
                 return (self._breached() if self.flag is Flag.PAUSE else None) or Stopped()
 
     def over_budget(self) -> object:
-        """The budget limit that the attempt has exceeded, as text or as an error; None: none."""
+        """Return the budget limit that the attempt has exceeded, as text or as an error. None: none."""
         return None if self.steps is None else self.steps.batch.over_budget()
 
     def _breached(self) -> Breached | None:
-        """The failure of an attempt that is paused while it is over its budget, if its task fails for that."""
+        """Return the failure of an attempt that is paused while it is over its budget, if its task fails for that."""
         over = self.over_budget()
         if over is None or self.policy.on_breach != "fail":
             return None
@@ -320,12 +331,12 @@ class Attempt(HandlerState):
 
     def _limit(self, now: float, timeout: float | None) -> None:
         if timeout is not None:
-            self.limit_at = now + timeout
-        if self.deadline_at is not None and (self.limit_at is None or self.deadline_at < self.limit_at):
-            self.limit_at, self.limit_cause = self.deadline_at, "deadline"
+            self.time_out_at = now + timeout
+        if self.deadline_at is not None and (self.time_out_at is None or self.deadline_at < self.time_out_at):
+            self.time_out_at, self.time_out_cause = self.deadline_at, "deadline"
 
     def _allowed(self) -> float:
-        return self.limit_at - self.started_at if self.limit_at is not None else 0.0
+        return self.time_out_at - self.started_at if self.time_out_at is not None else 0.0
 
 
 Ended = Callable[[Attempt, Outcome | None], None]

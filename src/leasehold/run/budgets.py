@@ -47,7 +47,7 @@ current_step: ContextVar[Spender | None] = ContextVar("leasehold_step", default=
 
 class RunSpending:
     def __init__(self, attempt: RunState, store: JobStore) -> None:
-        self._run = attempt
+        self._attempt = attempt
         self._store = store
         self._policy = Policy.load(attempt.grant.policy)
         self.held: list[Spend] | None = None
@@ -71,7 +71,7 @@ class RunSpending:
         named = secrets.token_hex(12) if key is None else checked_name(key, "key")
         spends = [Spend(named, unit, amount) for unit, amount in checked.items()]
         step = current_step.get()
-        if step is not None and (step.ended or step.run is not self._run):
+        if step is not None and (step.ended or step.run is not self._attempt):
             step = None
         if step is None and self.held is None:
             self._write_alone(spends)
@@ -93,7 +93,7 @@ class RunSpending:
     def _unknown(self, spends: list[Spend]) -> list[Spend]:
         """Return the spends that are not in the ledger yet: others would be counted twice until they are written."""
         if self._written_keys is None:
-            rows = self._run.patiently(lambda: self._store.spending(self._run.grant.id))
+            rows = self._attempt.patiently(lambda: self._store.spending(self._attempt.grant.id))
             self._written_keys = {(row.key, row.unit) for row in rows}
         known = self._written_keys | {(spend.key, spend.unit) for spend in self._pending()}
         return [spend for spend in spends if (spend.key, spend.unit) not in known]
@@ -106,14 +106,14 @@ class RunSpending:
     def flush(self) -> None:
         """Write the loose spends. While the database is away the attempt waits, as for its steps; spends that still
         cannot be written stay loose."""
-        grant = self._run.grant
+        grant = self._attempt.grant
         with self._writing:
             with self._lock:
                 spends = list(self._loose)
             if not spends:
                 return
             try:
-                lines = self._run.patiently(
+                lines = self._attempt.patiently(
                     lambda: self._store.spend(grant.id, grant.token, grant.attempt, spends)
                 )
             except JobNotFound:
@@ -127,7 +127,7 @@ class RunSpending:
             self.flush()
         except (Exception, StopRequested) as error:
             logger.error(
-                "job %s: its spending was not recorded: %s (%s)", self._run.grant.id, self._loose, error
+                "job %s: its spending was not recorded: %s (%s)", self._attempt.grant.id, self._loose, error
             )
 
     @property
@@ -155,14 +155,14 @@ class RunSpending:
             self.flush()
         except (Exception, StopRequested) as error:
             logger.warning(
-                "job %s: the spending of a step is not recorded yet: %s", self._run.grant.id, error
+                "job %s: the spending of a step is not recorded yet: %s", self._attempt.grant.id, error
             )
 
     # -- what is left ----------------------------------------------------------------------------------------------
     def load(self) -> None:
         if not self._loaded:
-            grant = self._run.grant
-            lines = self._run.patiently(lambda: self._store.budget(grant.id, grant.attempt))
+            grant = self._attempt.grant
+            lines = self._attempt.patiently(lambda: self._store.budget(grant.id, grant.attempt))
             with self._lock:
                 self._learn(lines)
 
@@ -191,7 +191,7 @@ class RunSpending:
     def _first_over(self, lines: Iterable[BudgetLine]) -> OverBudget | None:
         for line in lines:
             if line.limit is not None and line.exhausted:
-                job_id = self._run.grant.id
+                job_id = self._attempt.grant.id
                 return OverBudget(job_id, line.scope, line.name, line.unit, line.limit, line.spent)
         return None
 

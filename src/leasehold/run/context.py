@@ -71,7 +71,7 @@ class Acquiring:
         burst: int | None,
         timeout: Duration | None,
     ) -> None:
-        self._run = attempt
+        self._attempt = attempt
         self._journal = journal
         self._name = checked_limit_name(name, "name")
         self._units = checked_number(units, "units", 1)
@@ -89,33 +89,33 @@ class Acquiring:
         pause = self._try_once()
         if pause is None:
             return
-        with self._run.waiting_for(self._what):
+        with self._attempt.waiting_for(self._what):
             while pause is not None:
-                self._waits.wait(self._run, pause, self._timed)
-                self._run.raise_if_stopped()
+                self._waits.wait(self._attempt, pause, self._timed)
+                self._attempt.raise_if_stopped()
                 pause = self._try_once()
 
     async def run_async(self) -> None:
         pause = await self._journal.call(self._try_once)
         if pause is None:
             return
-        with self._run.waiting_for(self._what):
+        with self._attempt.waiting_for(self._what):
             while pause is not None:
-                await self._waits.wait_async(self._run, pause, self._timed)
+                await self._waits.wait_async(self._attempt, pause, self._timed)
                 pause = await self._journal.call(self._try_once)
 
     def _try_once(self) -> float | None:
         """Seconds to wait before the next try; None: acquired."""
-        grant = self._run.grant
+        grant = self._attempt.grant
         try:
             answer = self._journal.store.acquire(
                 grant.id, grant.token, self._name, self._units, self._default
             )
         except LeaseLost:
-            self._journal.lost(self._run)
+            self._journal.lost(self._attempt)
             raise
         if answer.granted:
-            self._run.holds_slots |= answer.what == "slot"
+            self._attempt.holds_slots |= answer.what == "slot"
             return None
         self._what = f"{answer.what} {self._name!r}"
         self._timed = answer.wait is not None or self._timeout is not None
@@ -141,70 +141,70 @@ P = ParamSpec("P")
 class RunFacts(Reports):
     """The facts of one attempt, as its handler sees them. It has no state."""
 
-    _run: HandlerState
+    _attempt: HandlerState
 
     def __init__(self, attempt: HandlerState) -> None:
-        self._run = attempt
+        self._attempt = attempt
 
     @property
     def resources(self) -> Any:
         """What the app's lifespan has yielded."""
-        return self._run.resources
+        return self._attempt.resources
 
     @property
     def job_id(self) -> str:
         """The job's id."""
-        return self._run.grant.id
+        return self._attempt.grant.id
 
     @property
     def task(self) -> str:
         """The name of the task."""
-        return self._run.grant.task
+        return self._attempt.grant.task
 
     @property
     def queue(self) -> str:
         """The job's queue."""
-        return self._run.grant.queue
+        return self._attempt.grant.queue
 
     @property
     def attempt(self) -> int:
         """1 for the first attempt."""
-        return self._run.grant.attempt
+        return self._attempt.grant.attempt
 
     @property
     def lease_token(self) -> int:
         """Identifies this lease and no other: a resource that remembers the highest token it has seen can refuse an
         attempt that has lost its lease."""
-        return self._run.grant.token
+        return self._attempt.grant.token
 
     @property
     def lane(self) -> str | None:
         """The job's lane, as it is stored."""
-        return self._run.grant.lane
+        return self._attempt.grant.lane
 
     @property
     def group(self) -> str | None:
         """The job's group."""
-        return self._run.grant.group
+        return self._attempt.grant.group
 
     @property
     def tenant(self) -> str | None:
         """The tenant that owns the job; None: the app's own store."""
-        return self._run.grant.tenant
+        return self._attempt.grant.tenant
 
     @property
     def stop_requested(self) -> bool:
         """Whether the attempt should end: it was cancelled, paused, drained or timed out, or its lease is lost."""
-        return self._run.stop_requested
+        return self._attempt.must_stop
 
     def raise_if_stopped(self) -> None:
-        """Raise `StopRequested` if a stop of the job was requested."""
-        self._run.raise_if_stopped()
+        """Raise `StopRequested` if the attempt should end; see `stop_requested`."""
+        self._attempt.raise_if_stopped()
 
     @property
     def saved(self) -> Any:
         """What the last `checkpoint` of this job stored, as plain JSON; None if there was none."""
-        return self._run.open_steps().saved
+        return self._attempt.open_steps().saved
 
     def left(self, unit: str) -> int | None:
         """What the job (with `budget_for="attempt"`, this attempt) may still spend of this unit: the smaller rest of
@@ -217,18 +217,18 @@ class RunFacts(Reports):
         return self._spending().spent(unit)
 
     def _spending(self) -> RunSpending:
-        return self._run.open_steps().spending
+        return self._attempt.open_steps().spending
 
     def _new_follow_up(self, task: Bindable[P, J], args: Any, kwargs: Any) -> FollowUp[J]:
-        follow_ups = self._run.open_follow_ups()
-        follow_up = FollowUp(self._run.grant, task.bind(*args, **kwargs), follow_ups)
+        follow_ups = self._attempt.open_follow_ups()
+        follow_up = FollowUp(self._attempt.grant, task.bind(*args, **kwargs), follow_ups)
         follow_ups.append(follow_up)
         return follow_up
 
     def _acquiring(
         self, name: str, units: int, rate: str | None, burst: int | None, timeout: Duration | None
     ) -> Acquiring:
-        return Acquiring(self._run, self._run.needed_journal(), name, units, rate, burst, timeout)
+        return Acquiring(self._attempt, self._attempt.needed_journal(), name, units, rate, burst, timeout)
 
 
 class Context(RunFacts, AsyncReports, AsyncHandlerContext):
@@ -259,11 +259,11 @@ class Context(RunFacts, AsyncReports, AsyncHandlerContext):
     async def results(self) -> dict[str, Any]:
         """What the parents of this job returned, by their ids, in the order of `after`. Parents that did not succeed
         are left out."""
-        return await to_thread(results_of, self._run.needed_journal().store, self._run.grant.id)
+        return await to_thread(results_of, self._attempt.needed_journal().store, self._attempt.grant.id)
 
     async def parents(self) -> list[Relative]:
         """The jobs that this one waited for, with their states."""
-        return await to_thread(parents_of, self._run.needed_journal().store, self._run.grant.id)
+        return await to_thread(parents_of, self._attempt.needed_journal().store, self._attempt.grant.id)
 
     @overload
     async def step(
@@ -307,13 +307,13 @@ class Context(RunFacts, AsyncReports, AsyncHandlerContext):
         again within this attempt. With `tx=True` the function, a plain one, gets the database connection as its first
         argument, and what it writes there is committed with the step; it has 5 seconds.
         """
-        step, steps = Step(name, fn, args, durable, retry, tx), self._run.open_steps()
+        step, steps = Step(name, fn, args, durable, retry, tx), self._attempt.open_steps()
         steps.begin(step)
         return await steps.run_async(step)
 
     async def checkpoint(self, state: Any) -> None:
         """Store how far this job has got (JSON); `ctx.saved` returns it, in this attempt and in later ones."""
-        await self._run.needed_journal().call(self._run.open_steps().checkpoint, state)
+        await self._attempt.needed_journal().call(self._attempt.open_steps().checkpoint, state)
 
     async def acquire(
         self,
@@ -331,8 +331,8 @@ class Context(RunFacts, AsyncReports, AsyncHandlerContext):
 
     async def release(self, name: str) -> None:
         """Give back what this attempt has acquired of a slot."""
-        journal = self._run.needed_journal()
-        await journal.call(release, self._run, journal, name)
+        journal = self._attempt.needed_journal()
+        await journal.call(release, self._attempt, journal, name)
 
     def complete(self, result: Any = None) -> AbstractAsyncContextManager[Transaction]:
         """Complete the job together with writes of your own: `async with ctx.complete(result) as tx:` opens a
@@ -340,13 +340,13 @@ class Context(RunFacts, AsyncReports, AsyncHandlerContext):
         thing that the handler does. At the end of the block the writes are committed together with the success of the
         job; an exception undoes them, and the attempt fails with it. The block has 5 seconds. What the handler returns
         afterwards is ignored."""
-        return complete_async(self._run, result)
+        return complete_async(self._attempt, result)
 
     async def spend(self, *, key: str | None = None, **amounts: int) -> None:
         """Record what was spent, by unit: `await ctx.spend(tokens=1200, key="call-3")`. It is always recorded, once per
         key, also when the lease is lost; inside a step it is committed with the step. Then it raises OverBudget if the
         job or its group has spent more than it may, unless `on_breach="allow"`."""
-        await self._run.needed_journal().call(self._spending().spend, amounts, key)
+        await self._attempt.needed_journal().call(self._spending().spend, amounts, key)
 
     @overload
     async def ask(
@@ -367,7 +367,7 @@ class Context(RunFacts, AsyncReports, AsyncHandlerContext):
         `schema`, a type or a JSON schema, is what the answer must fit. A `secret` answer is shown nowhere. Without an
         answer within `timeout`, this raises QuestionExpired."""
         call = CheckedAsk(key, Ask(text, schema, secret, timeout))
-        return (await self._run.open_questions_box().find_async([call]))[key]
+        return (await self._attempt.open_questions_box().find_async([call]))[key]
 
     async def ask_all(self, questions: Asks) -> dict[str, Any]:
         """Ask several questions at once: `await ctx.ask_all({"name": "Your name?", "age": ("How old?", int)})`;
@@ -375,7 +375,7 @@ class Context(RunFacts, AsyncReports, AsyncHandlerContext):
         waits until the last of them is answered or expired, and then this returns the answers by key. If one was not
         answered in time, this raises QuestionExpired for the first such question; `ctx.ask` still returns the answers
         to the others."""
-        return await self._run.open_questions_box().find_async(checked_asks(questions))
+        return await self._attempt.open_questions_box().find_async(checked_asks(questions))
 
 
 class SyncContext(RunFacts, SyncReports, SyncHandlerContext):
@@ -398,7 +398,7 @@ class SyncContext(RunFacts, SyncReports, SyncHandlerContext):
         tx: bool = False,
     ) -> T:
         """Like `Context.step`, blocking; the function runs in the handler's own thread."""
-        step, steps = Step(name, fn, args, durable, retry, tx), self._run.open_steps()
+        step, steps = Step(name, fn, args, durable, retry, tx), self._attempt.open_steps()
         if step.is_async:
             raise InvalidInput(
                 "step", f"{name!r} is an async function", "make the task async, or the step plain"
@@ -409,7 +409,7 @@ class SyncContext(RunFacts, SyncReports, SyncHandlerContext):
 
     def checkpoint(self, state: Any) -> None:
         """Like `Context.checkpoint`, blocking."""
-        self._run.open_steps().checkpoint(state)
+        self._attempt.open_steps().checkpoint(state)
 
     def acquire(
         self,
@@ -425,16 +425,16 @@ class SyncContext(RunFacts, SyncReports, SyncHandlerContext):
 
     def release(self, name: str) -> None:
         """Give back what this attempt has acquired of a slot."""
-        release(self._run, self._run.needed_journal(), name)
+        release(self._attempt, self._attempt.needed_journal(), name)
 
     def _spending(self) -> RunSpending:
-        spending = self._run.open_steps().spending
+        spending = self._attempt.open_steps().spending
         spending.load()
         return spending
 
     def spend(self, *, key: str | None = None, **amounts: int) -> None:
         """Like `Context.spend`, blocking."""
-        self._run.open_steps().spending.spend(amounts, key)
+        self._attempt.open_steps().spending.spend(amounts, key)
 
     @overload
     def ask(
@@ -451,15 +451,15 @@ class SyncContext(RunFacts, SyncReports, SyncHandlerContext):
     ) -> Any:
         """Like `Context.ask`: it does not block the thread until the answer comes, it leaves the handler."""
         call = CheckedAsk(key, Ask(text, schema, secret, timeout))
-        return self._run.open_questions_box().find([call])[key]
+        return self._attempt.open_questions_box().find([call])[key]
 
     def ask_all(self, questions: Asks) -> dict[str, Any]:
         """Like `Context.ask_all`."""
-        return self._run.open_questions_box().find(checked_asks(questions))
+        return self._attempt.open_questions_box().find(checked_asks(questions))
 
     def complete(self, result: Any = None) -> AbstractContextManager[SyncTransaction]:
         """Like `Context.complete`: `with ctx.complete(result) as tx:`, with `tx.execute` and `tx.connection`."""
-        return complete(self._run, result)
+        return complete(self._attempt, result)
 
     def enqueue(self, task: Bindable[P, J], /, *args: P.args, **kwargs: P.kwargs) -> FollowUp[J]:
         """Enqueue a follow-up. It is stored with this job's success, in one transaction, and not at all if the job does
@@ -472,18 +472,18 @@ class SyncContext(RunFacts, SyncReports, SyncHandlerContext):
     def results(self) -> dict[str, Any]:
         """What the parents of this job returned, by their ids, in the order of `after`. Parents that did not succeed
         are left out."""
-        return results_of(self._run.needed_journal().store, self._run.grant.id)
+        return results_of(self._attempt.needed_journal().store, self._attempt.grant.id)
 
     def parents(self) -> list[Relative]:
         """The jobs that this one waited for, with their states."""
-        return parents_of(self._run.needed_journal().store, self._run.grant.id)
+        return parents_of(self._attempt.needed_journal().store, self._attempt.grant.id)
 
     def wait(self, seconds: float) -> None:
         """Wait in place, at most until a stop is requested; then raise."""
-        journal = self._run.journal
+        journal = self._attempt.journal
         if journal is None:
-            self._run.wait(seconds)
+            self._attempt.wait(seconds)
         else:
-            with self._run.waiting_for("the end of its ctx.wait"):
-                journal.waits.wait(self._run, seconds)
-        self._run.raise_if_stopped()
+            with self._attempt.waiting_for("the end of its ctx.wait"):
+                journal.waits.wait(self._attempt, seconds)
+        self._attempt.raise_if_stopped()

@@ -31,7 +31,7 @@ def outcome_of(error: BaseException, definition: TaskDefinition) -> Outcome:
         case InvalidArguments():
             return Failure(f"its arguments no longer fit: {error}", final=True)
         case NotSerializable():
-            return Failure(f"unstorable result: {error}", final=True)
+            return Failure(f"the result is not serializable: {error}", final=True)
         case InvalidInput():
             # The same call would be refused again.
             return Failure(describe(error), final=True)
@@ -85,7 +85,8 @@ def signal_name(number: int) -> str:
 
 
 def _parts(error: BaseException) -> Iterator[str]:
-    """Without recursion: a chain of causes may be longer than the stack is deep, or a cycle."""
+    """Yield the texts of an error, its causes and its members. No recursion: a chain of causes may be longer than the
+    stack is deep, or a cycle."""
     coming: list[tuple[str, BaseException]] = [("", error)]
     seen: set[int] = set()
     while coming:
@@ -184,7 +185,7 @@ class GuardedCoroutine(Coroutine[Any, Any, Any]):
 
     def __init__(self, inner: Coroutine[Any, Any, Any], attempt: RunState) -> None:
         self._inner = inner
-        self._run = attempt
+        self._attempt = attempt
 
     def __getattr__(self, name: str) -> Any:
         # Frame, code and name, for code that prints tasks.
@@ -209,5 +210,5 @@ class GuardedCoroutine(Coroutine[Any, Any, Any]):
         self._inner.close()
 
     def _exit(self, error: BaseException) -> NoReturn:
-        self._run.exited(error)
+        self._attempt.exited(error)
         raise HandlerExit(f"a task of the handler raised {type(error).__name__}") from error

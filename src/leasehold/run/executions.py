@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol, TypeVar, get_args
 
-from leasehold.runners.contract import Phase, Runner, State, Stream
+from leasehold.runners.contract import ExecutionState, Phase, Runner, Stream
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -33,7 +33,7 @@ class Watched(Protocol):
 
     execution: str
     is_over: bool
-    refused: bool
+    ending_not_stored: bool
 
     def read_output(self) -> None:
         """Pass on the execution's new output. Runs in a thread."""
@@ -42,14 +42,14 @@ class Watched(Protocol):
 class Executions:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="leasehold-runner")
-        self._watched: dict[Watched, asyncio.Future[State]] = {}
+        self._watched: dict[Watched, asyncio.Future[ExecutionState]] = {}
         self._looking: asyncio.Task[None] | None = None
         self._removing: set[asyncio.Task[None]] = set()
 
     async def call(self, verb: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._threads, verb)
 
-    async def ended(self, attempt: Watched, woken: asyncio.Event) -> State | None:
+    async def ended(self, attempt: Watched, woken: asyncio.Event) -> ExecutionState | None:
         """Wait until no process of the execution is alive, and return its state. None: `woken` was set first."""
         loop = asyncio.get_running_loop()
         found = self._watched[attempt] = loop.create_future()
@@ -65,7 +65,7 @@ class Executions:
 
     def remove_when_settled(self, attempt: Watched) -> None:
         """Delete what the execution has left, if it is over and the attempt's ending is stored."""
-        if not attempt.is_over or attempt.refused or not attempt.execution:
+        if not attempt.is_over or attempt.ending_not_stored or not attempt.execution:
             return
         task = asyncio.ensure_future(self._remove(attempt))
         self._removing.add(task)
@@ -144,7 +144,7 @@ class Logged(Protocol):
 
 class OutputReader:
     def __init__(self, attempt: Logged) -> None:
-        self._run = attempt
+        self._attempt = attempt
         self._streams = {name: _Tail(attempt, name, self._log) for name in get_args(Stream)}
 
     def go_on_from(self, mark: str | None) -> None:
@@ -165,12 +165,12 @@ class OutputReader:
 
     def _log(self, text: str) -> None:
         mark = {name: stream.passed_on for name, stream in self._streams.items()}
-        self._run.log_line(text, json.dumps(mark))
+        self._attempt.log_line(text, json.dumps(mark))
 
 
 class _Tail:
     def __init__(self, attempt: Logged, name: Stream, log: Callable[[str], None]) -> None:
-        self._run = attempt
+        self._attempt = attempt
         self._name = name
         self._log = log
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -186,8 +186,8 @@ class _Tail:
         """Pass on new output; returns whether there may be more by now."""
         read = 0
         while read < MOST_BYTES_A_POLL:
-            data, self.offset = self._run.runner.read_output(
-                self._run.execution, self._name, self.offset, CHUNK
+            data, self.offset = self._attempt.runner.read_output(
+                self._attempt.execution, self._name, self.offset, CHUNK
             )
             if not data:
                 return False

@@ -24,7 +24,7 @@ from leasehold.run.attempt import Attempt, Ended, StopCause
 from leasehold.run.exceptions import outcome_of, signal_name
 from leasehold.run.executions import Executions, OutputReader
 from leasehold.run.state import current_run
-from leasehold.runners.contract import Collected, NothingToCollect, Phase, Runner, Start, State
+from leasehold.runners.contract import Collected, ExecutionState, NothingToCollect, Phase, Runner, Start
 from leasehold.tasks.external import External
 
 logger = logging.getLogger("leasehold.worker")
@@ -57,10 +57,10 @@ class ExternalAttempt(Attempt):
     external: External
     executions: Executions
     execution = ""
-    """The execution's name at the runner; stored before anything is started."""
+    """The name of the execution at the runner; it is stored before anything is started."""
     is_over = False
-    """The execution and this attempt have ended: once the ending is stored, the leftovers can be removed."""
-    _placed = False
+    """The execution and the attempt have ended: once the ending is stored, what the execution left can be deleted."""
+    _site_recorded = False
     _started = False
     _stopping_since: float | None = None
 
@@ -88,7 +88,7 @@ class ExternalAttempt(Attempt):
                 "job %s: unexpected error, which is a bug; leaving its execution alone", self.grant.id
             )
             outcome = outcome_of(error, self.definition)
-            if self._placed:
+            if self._site_recorded:
                 outcome = Detached(str(error))
                 self._wake.clear()
                 await self._sleep(AFTER_A_BUG)
@@ -110,11 +110,11 @@ class ExternalAttempt(Attempt):
                 otherwise=False,
             ):
                 return None
-            self._placed = True
+            self._site_recorded = True
             self.raise_if_stopped()
             return await self._start(spec)
         self.execution = grant.execution_name
-        self._placed = True
+        self._site_recorded = True
         self._restore_from_grant()
         self._output.go_on_from(
             await self._call_store(lambda store: store.log_mark(grant.id, grant.attempt), otherwise=None)
@@ -140,15 +140,15 @@ class ExternalAttempt(Attempt):
         self._begin_time(now - (age or 0.0))
         if grant.stop_requested in (Flag.PAUSE, Flag.CANCEL):
             self.flag = Flag(grant.stop_requested)
-            self.stop("flag")
-        elif now >= self.lease_until:
+            self.stop("requested")
+        elif now >= self.usable_until:
             self.stop("late")
-        elif self.limit_at is not None and now >= self.limit_at:
-            self.stop(self.limit_cause)
+        elif self.time_out_at is not None and now >= self.time_out_at:
+            self.stop(self.time_out_cause)
 
     def _begin_time(self, started_at: float) -> None:
         self.started_at = started_at
-        self.limit_at = None
+        self.time_out_at = None
         if self.timeout is not None or self.deadline_at is not None:
             self._limit(started_at, self.timeout)
 
@@ -170,7 +170,7 @@ class ExternalAttempt(Attempt):
             start is Start.FENCED
             and (await self._call_runner(lambda: runner.probe(name))).phase is not Phase.TOMBSTONE
         ):
-            return None  # a newer lease has it
+            return None  # a newer lease has the execution
         if start is not Start.FENCED:
             if not await self._call_store(
                 lambda store: store.mark_started(self.grant.id, token), otherwise=True
@@ -182,7 +182,7 @@ class ExternalAttempt(Attempt):
         return await self._follow()
 
     async def _follow(self) -> Outcome | None:
-        """Follow it until it has ended, or another worker has to watch it."""
+        """Watch the execution until it has ended, and return its outcome; or until another worker has to watch it."""
         runner, name = self.runner, self.execution
         while True:
             self._wake.clear()
@@ -203,8 +203,8 @@ class ExternalAttempt(Attempt):
             if outcome is not None:
                 return outcome
 
-    async def _wait(self) -> State | None:
-        """Wait for its end. A stop is repeated, in case it was lost."""
+    async def _wait(self) -> ExecutionState | None:
+        """Wait for the end of the execution. Repeat a stop that has no effect: it may have been lost."""
         if self._stopping_since is None:
             return await self.executions.ended(self, self._wake)
         overdue = self._stopping_since + self.external.grace + 5.0 - time.monotonic()
@@ -221,8 +221,8 @@ class ExternalAttempt(Attempt):
             self._stopping_since = time.monotonic()
 
     # -- the end ---------------------------------------------------------------------------------------------------
-    async def _judge_end(self, state: State) -> Outcome | None:
-        """None: it has not ended after all."""
+    async def _judge_end(self, state: ExecutionState) -> Outcome | None:
+        """Return the outcome of an execution that seems to have ended. None: it has not ended after all."""
         name, runner = self.execution, self.runner
         if state.phase is Phase.EXITED:
             try:
@@ -233,8 +233,8 @@ class ExternalAttempt(Attempt):
                 return self._unless_stopped(Failure(str(error)))
             await self.executions.call(self._output.finish)
             if self._stopping_since is not None or collected.was_stopped:
-                return self._unless_stopped(Stopped())  # by us, or by an earlier worker
-            return await self._judge_exit(collected)  # a requested stop came too late
+                return self._unless_stopped(Stopped())  # by this worker, or by an earlier one
+            return await self._judge_exit(collected)  # a stop request came too late
         # Also if there is a tombstone: its writer may have frozen before it had closed every way to a start.
         state = await self._call_runner(lambda: runner.tombstone(name))
         if state.phase is not Phase.TOMBSTONE:
@@ -259,7 +259,7 @@ class ExternalAttempt(Attempt):
         return Failure(f"exit code {code}{output}", final=meaning == "fail")
 
     def _result(self, collected: Collected) -> str | None:
-        """In a thread."""
+        """Make the result of a successful execution. Runs in a thread, because it reads files."""
         if self.external.collect is not None:
             return self.encode_result(self.external.collect(collected))
         text = collected.result
@@ -287,15 +287,19 @@ class ExternalAttempt(Attempt):
         return outcome if self.cause is None else self.outcome_when_stopped()
 
     def outcome_when_stopped(self) -> Outcome | None:
-        if self.cause in LEAVING and self.cause != "lost" and self._placed:
+        if self.cause in LEAVING and self.cause != "lost" and self._site_recorded:
             return Detached(
                 "its worker was stopped" if self.cause == "drain" else "its lease could not be renewed"
             )
         return super().outcome_when_stopped()
 
-    def outcome_when_abandoned(self) -> Outcome | None:
-        """The outside system does not answer: the worker that adopts the execution goes on with the stop."""
-        return Detached("its runner does not answer") if self._placed else super().outcome_when_abandoned()
+    def outcome_when_left_behind(self) -> Outcome | None:
+        """Detach the execution, because its runner does not answer: the worker that adopts it goes on with the stop."""
+        return (
+            Detached("its runner does not answer")
+            if self._site_recorded
+            else super().outcome_when_left_behind()
+        )
 
     def stop_timeout(self, stop_grace: float) -> float:
         return stop_grace + self.external.grace + HANGS_AFTER
@@ -331,7 +335,7 @@ class ExternalAttempt(Attempt):
         try:
             return await self.executions.call(lambda: self.patiently(lambda: call(store)))
         except StopRequested:
-            if not self._placed or self.cause in LEAVING:
+            if not self._site_recorded or self.cause in LEAVING:
                 raise
             return otherwise
 

@@ -73,7 +73,7 @@ class Journal:
         """Call the function in a thread, and wait for its end even if the attempt is stopped meanwhile: the next
         attempt must not overlap with it. Then raise the stop."""
         if self._closed:
-            # An abandoned handler outlives its worker: no thread would ever answer it.
+            # A handler left behind outlives its worker: no thread would ever answer it.
             raise StopRequested
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -119,10 +119,10 @@ class Waits:
         return time.monotonic()
 
     def wait(self, attempt: RunState, seconds: float, timed: bool = True) -> None:
-        """Wait at most until a stop is requested. Not `timed`: it only polls for something that time alone does not
-        bring."""
+        """Wait in this thread, at most until the attempt must stop. Not `timed`: the caller polls for something that
+        time alone does not bring."""
         attempt.wait(seconds)
 
     async def wait_async(self, attempt: RunState, seconds: float, timed: bool = True) -> None:
-        """A stop cancels the wait."""
+        """Wait on the loop; a stop cancels the wait."""
         await asyncio.sleep(seconds)

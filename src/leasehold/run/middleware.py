@@ -51,13 +51,13 @@ class Middlewares:
 
     def apply_to(self, definition: TaskDefinition) -> None:
         """Wrap the task's function. Without middleware an attempt calls the function itself, at no cost."""
-        if definition.in_process:
+        if definition.in_child_process:
             # Middleware wraps the function, so it runs in the function's process.
             definition.layers = list(self._on_loop if _is_async(definition.function) else self._in_threads)
             return
-        if definition.is_async and self._on_loop:
+        if definition.runs_on_loop and self._on_loop:
             definition.handler = _around_async(definition, list(self._on_loop))
-        elif not definition.is_async and self._in_threads:
+        elif not definition.runs_on_loop and self._in_threads:
             definition.handler = _around_plain(definition, list(self._in_threads))
 
 

@@ -48,7 +48,7 @@ class CheckedAsk:
             raise InvalidInput("text", f"{text!r} is not a question", "say what you want to know")
         self._adapter, stored = _schema(ask.schema)
         limit = None if ask.timeout is None else seconds(ask.timeout, "timeout", positive=True)
-        self.requested = QuestionAsked(key, check_text(text, "text"), stored, bool(ask.secret), limit)
+        self.question = QuestionAsked(key, check_text(text, "text"), stored, bool(ask.secret), limit)
 
     def decoded(self, question: Question) -> tuple[Any, QuestionAsked | None]:
         """Return the answer, or the question to ask again, with the reason. An answer may fit the schema but not the
@@ -59,9 +59,9 @@ class CheckedAsk:
         try:
             return self._adapter.validate_json(answer), None
         except ValidationError as error:
-            why = "" if self.requested.secret else f": {error.errors()[0]['msg']}"
+            why = "" if self.question.secret else f": {error.errors()[0]['msg']}"
             return None, replace(
-                self.requested, text=f"{self.requested.text}\n(The last answer did not fit{why}.)"
+                self.question, text=f"{self.question.text}\n(The last answer did not fit{why}.)"
             )
 
 
@@ -70,7 +70,7 @@ class QuestionBox:
     others, so it waits for reads under way, and all questions without an answer are opened together."""
 
     def __init__(self, attempt: RunState, journal: Journal) -> None:
-        self._run = attempt
+        self._attempt = attempt
         self._journal = journal
         self._unanswered: dict[str, QuestionAsked] = {}
         self._looks: set[asyncio.Future[None]] = set()
@@ -99,31 +99,31 @@ class QuestionBox:
     def find(self, calls: Sequence[CheckedAsk]) -> dict[str, Any]:
         """Return the answers by key. Otherwise leave the handler until the last one is answered or expired, or raise
         QuestionExpired if one was not answered in time."""
-        self._run.refuse_after_completion("ask")
+        self._attempt.refuse_after_completion("ask")
         answers: dict[str, Any] = {}
         expired: list[str] = []
         open_: list[QuestionAsked] = []
         for call in calls:
-            question = self._read(call.requested.key)
+            question = self._read(call.question.key)
             again: QuestionAsked | None = None
             if question is None or not (question.answered or question.expired):
-                again = call.requested
+                again = call.question
             elif question.answered:
-                answers[call.requested.key], again = call.decoded(question)
+                answers[call.question.key], again = call.decoded(question)
             else:
-                expired.append(call.requested.key)
-            self._unanswered.pop(call.requested.key, None)
+                expired.append(call.question.key)
+            self._unanswered.pop(call.question.key, None)
             if again is not None:
                 open_.append(again)
         if open_:
-            self._unanswered |= {requested.key: requested for requested in open_}
-            raise Park(*(requested.key for requested in open_))
+            self._unanswered |= {question.key: question for question in open_}
+            raise Park(*(question.key for question in open_))
         if expired:
-            raise QuestionExpired(self._run.grant.id, expired[0])
+            raise QuestionExpired(self._attempt.grant.id, expired[0])
         return answers
 
     def _read(self, key: str) -> Question | None:
-        return self._run.patiently(lambda: self._journal.store.read_question(self._run.grant.id, key))
+        return self._attempt.patiently(lambda: self._journal.store.read_question(self._attempt.grant.id, key))
 
 
 def checked_asks(asks: object) -> list[CheckedAsk]:

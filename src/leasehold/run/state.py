@@ -23,7 +23,7 @@ PROGRESS_EVERY = 0.5
 """Progress alone is not worth more than two commits a second."""
 NOTES_AT_ONCE = 500
 """From this many notes on, an attempt's notes are written at once; also the most notes per transaction."""
-MOST_EVENTS = 10_000
+MOST_UPDATES = 10_000
 MOST_BUFFERED = 16 * 1024 * 1024
 """Most updates of one attempt that may wait, and most characters of their data."""
 NEVER = float("-inf")
@@ -40,33 +40,33 @@ class RunStream:
         "_sent",
         "_size",
         "closed",
-        "events",
         "grant",
         "notes",
-        "place",
+        "number",
         "taken",
+        "updates",
     )
 
     def __init__(self, grant: Grant) -> None:
         self.grant = grant
         self.notes: list[Note] = []
-        self.place = 0
+        self.number = 0
         self.taken = 0
-        """The place up to which the database has stored everything."""
-        self.events = 0
+        """The number up to which the database has stored everything."""
+        self.updates = 0
         self.closed = False
         self._size = 0
         self._log_size = 0
         """Characters of log that are not being sent to the database yet."""
         self._sent = 0
-        """The last place that is, or was, being sent."""
+        """The last number that is, or was, being sent."""
         self._first_at = NEVER
         self._progress_at = NEVER
         self._not_before = NEVER
 
     @property
     def full(self) -> bool:
-        return self.events >= MOST_EVENTS or self._size >= MOST_BUFFERED
+        return self.updates >= MOST_UPDATES or self._size >= MOST_BUFFERED
 
     @property
     def due_at(self) -> float:
@@ -79,8 +79,8 @@ class RunStream:
         return max(due, self._not_before)
 
     def add(self, kind: str, data: str | None, key: str | None, text: str) -> None:
-        self.place += 1
-        note = Note(self.place, kind, data, key, text)
+        self.number += 1
+        note = Note(self.number, kind, data, key, text)
         if not self.notes:
             self._first_at = time.monotonic()
         if kind == PROGRESS:
@@ -93,22 +93,22 @@ class RunStream:
                 self._cut_log()
 
     def take(self, upto: int, most: int) -> RunNotes:
-        notes = tuple(note for note in self.notes[:most] if note.place <= upto)
+        notes = tuple(note for note in self.notes[:most] if note.number <= upto)
         for note in notes:
-            if note.kind == LOG and note.place > self._sent:
+            if note.kind == LOG and note.number > self._sent:
                 self._log_size -= len(note.text)
-        self._sent = max(self._sent, notes[-1].place if notes else 0)
+        self._sent = max(self._sent, notes[-1].number if notes else 0)
         return RunNotes(self.grant.id, self.grant.token, self.grant.attempt, notes)
 
     def wrote(self, written: RunNotes) -> None:
         """Drop the notes that the database has stored. Newer progress may have replaced stored progress in the list."""
-        now, upto = time.monotonic(), written.notes[-1].place
+        now, upto = time.monotonic(), written.notes[-1].number
         if any(note.kind == PROGRESS for note in written.notes):
             self._progress_at = now
         for note in self.notes:
-            if note.place <= upto:
+            if note.number <= upto:
                 self._count(note, -1)
-        self.notes = [note for note in self.notes if note.place > upto]
+        self.notes = [note for note in self.notes if note.number > upto]
         self.taken = max(self.taken, upto)
         self._first_at = now
 
@@ -123,7 +123,7 @@ class RunStream:
 
     def _count(self, note: Note, sign: int) -> None:
         if note.kind not in (LOG, PROGRESS):
-            self.events += sign
+            self.updates += sign
             self._size += sign * len(note.data or "")
 
     def _forget_progress(self) -> None:
@@ -137,7 +137,7 @@ class RunStream:
         """Drop the oldest lines; the next ones record how much was dropped. Lines being sent are cut in the database:
         cut here too, they would be counted twice."""
         first, *rest = (
-            index for index, note in enumerate(self.notes) if note.kind == LOG and note.place > self._sent
+            index for index, note in enumerate(self.notes) if note.kind == LOG and note.number > self._sent
         )
         oldest = self.notes[first]
         if rest:
@@ -161,7 +161,7 @@ class StreamWriter(Protocol):
     """Writes what the attempts of a worker report to the database, in batches."""
 
     def stream_of(self, attempt: Emitter) -> RunStream:
-        """Return one stream per attempt, whichever thread reports first: two streams would use the same places."""
+        """Return one stream per attempt, whichever thread reports first: two streams would use the same numbers."""
 
     def put(
         self, stream: RunStream, kind: str, data: str | None = None, key: str | None = None, text: str = ""
@@ -190,11 +190,11 @@ class RunState:
 
     grant: Grant
     writer: StreamWriter | None = None
-    """None outside of a worker: updates are checked, and dropped."""
+    """Writes the updates; None outside of a worker, where updates are checked and dropped."""
     stream: RunStream | None = None
-    """Only if the attempt has emitted something."""
+    """The notes of the attempt; None until it reports something."""
     reported_at = 0.0
-    """On the monotonic clock: the last sign of life, for `stall_after`."""
+    """The last sign of life on the monotonic clock, for `stall_after`."""
     completed = False
     """The handler has settled its job itself; what it does from then on changes nothing."""
     in_doubt = False
@@ -203,28 +203,29 @@ class RunState:
     """The attempt has acquired units while it ran: its end may let other jobs start."""
     waits_for: tuple[str, ...] = ()
     """What the attempt is waiting for, in words, for `why`."""
-    stop_requested = False
+    must_stop = False
+    """The attempt should end, for whatever cause: a request, a drain, its time or a lost lease."""
     _event: threading.Event | None = None
-    """Made only for a wait: most attempts never wait."""
+    """Wakes a wait; made only then, because most attempts never wait."""
 
     # -- stop ------------------------------------------------------------------------------------------------------
     def request_stop(self) -> None:
-        # First the flag, then the look for an event; `wait` does it the other way round, so neither misses the other.
-        self.stop_requested = True
+        # Set `must_stop` before looking for an event; `wait` does it the other way round, so neither misses the other.
+        self.must_stop = True
         if self._event is not None:
             self._event.set()
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until a stop is requested, at most this long; returns whether one is."""
+        """Sleep until the attempt must stop, at most this long; returns whether it must."""
         event = self._event
         if event is None:
             event = self._event = threading.Event()
-        if self.stop_requested:
+        if self.must_stop:
             event.set()
         return event.wait(seconds)
 
     def raise_if_stopped(self) -> None:
-        if self.stop_requested:
+        if self.must_stop:
             raise StopRequested
 
     def exited(self, error: BaseException) -> None:
@@ -243,14 +244,14 @@ class RunState:
 
     # -- trouble ---------------------------------------------------------------------------------------------------
     def patiently(self, ask: Callable[[], T]) -> T:
-        """Repeat the call while the database is away, until a stop is requested, as it is when the lease runs out: a
+        """Repeat the call while the database is away, until the attempt must stop, as when its lease runs out: a
         computed result must not be lost. Only for calls that may be repeated."""
         pause = 0.1
         while True:
             try:
                 return ask()
             except DatabaseUnreachable as error:
-                if self.stop_requested:
+                if self.must_stop:
                     raise StopRequested from error
             self.wait(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, 2.0)

@@ -16,7 +16,7 @@ from pydantic_core import PydanticSerializationError, to_jsonable_python
 from leasehold.domain.checks.payload import check_text, encode
 from leasehold.domain.errors import InvalidInput, NotSerializable, StreamFull
 from leasehold.domain.stream import PROGRESS, RESERVED
-from leasehold.run.state import MOST_EVENTS, RunState
+from leasehold.run.state import MOST_UPDATES, RunState
 from leasehold.threads import to_thread
 
 LONGEST_KIND = 200
@@ -27,7 +27,7 @@ CHECK_STOP_EVERY = 0.1
 class Reports:
     """The part of a context that reports."""
 
-    _run: RunState
+    _attempt: RunState
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Report how far the job is, such as `ctx.progress(3, 10, "page 3")`. Call it as often as you like: the newest
@@ -37,7 +37,7 @@ class Reports:
             "total": None if total is None else _number(total, "total"),
             "note": check_text(str(note), "note"),
         }
-        self._run.emit(PROGRESS, encode(data, "progress"))
+        self._attempt.emit(PROGRESS, encode(data, "progress"))
 
     def emit(self, kind: str, data: Any = None, key: str | None = None) -> None:
         """Send a partial result to all watchers of the job; stored within half a second, in order. With `key` it is
@@ -47,16 +47,16 @@ class Reports:
             raise InvalidInput("kind", f"{name!r} is Leasehold's own", "choose another name")
         once = None if key is None else _text(key, "key", LONGEST_KEY)
         encoded = _encoded(data, name)
-        while not self._run.emit(name, encoded, once):
+        while not self._attempt.emit(name, encoded, once):
             self._make_room()
 
     def log(self, text: str) -> None:
         """Add a line to the log tail of this attempt."""
         now = datetime.now(UTC).isoformat(sep=" ", timespec="milliseconds")
-        self._run.log_line(f"{now} {text}")
+        self._attempt.log_line(f"{now} {text}")
 
     def _make_room(self) -> None:
-        raise StreamFull(self._run.grant.id, MOST_EVENTS)
+        raise StreamFull(self._attempt.grant.id, MOST_UPDATES)
 
 
 class AsyncReports(Reports):
@@ -64,11 +64,11 @@ class AsyncReports(Reports):
 
     async def flush(self) -> None:
         """Wait until everything reported so far is stored. Raises LeaseLost if it never will be."""
-        writer, stream = self._run.writer, self._run.stream
+        writer, stream = self._attempt.writer, self._attempt.stream
         if writer is not None and stream is not None:
-            upto = stream.place
+            upto = stream.number
             while not await to_thread(writer.wait_until_taken, stream, upto, CHECK_STOP_EVERY):
-                self._run.raise_if_stopped()
+                self._attempt.raise_if_stopped()
 
 
 class SyncReports(Reports):
@@ -76,17 +76,17 @@ class SyncReports(Reports):
 
     def flush(self) -> None:
         """Wait until everything reported so far is stored. Raises LeaseLost if it never will be."""
-        writer, stream = self._run.writer, self._run.stream
+        writer, stream = self._attempt.writer, self._attempt.stream
         if writer is not None and stream is not None:
-            upto = stream.place
+            upto = stream.number
             while not writer.wait_until_taken(stream, upto, CHECK_STOP_EVERY):
-                self._run.raise_if_stopped()
+                self._attempt.raise_if_stopped()
 
     def _make_room(self) -> None:
-        writer, stream = self._run.writer, self._run.stream
+        writer, stream = self._attempt.writer, self._attempt.stream
         if writer is not None and stream is not None:
             writer.wait_for_room(stream, CHECK_STOP_EVERY)
-        self._run.raise_if_stopped()
+        self._attempt.raise_if_stopped()
 
 
 def _text(value: object, field: str, longest: int) -> str:

@@ -38,7 +38,7 @@ class Phase(Enum):
 
 
 @frozen
-class State:
+class ExecutionState:
     phase: Phase
     code: int | None = None
     """The exit code of an exited execution, or minus the number of the signal that ended it."""
@@ -87,11 +87,11 @@ class Collected:
 class NothingToCollect(LeaseholdError, LookupError):
     """The execution has not exited, or was removed. `state` says which."""
 
-    def __init__(self, name: str, state: State) -> None:
+    def __init__(self, name: str, state: ExecutionState) -> None:
         self.name = name
         self.state = state
         super().__init__(
-            f"the run {name} is {state.phase.value}: only an exited one that was not removed has output"
+            f"the execution {name} is {state.phase.value}: only an exited one that was not removed has output"
         )
 
 
@@ -102,7 +102,7 @@ class CannotStart(LeaseholdError):
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
         self.reason = reason
-        super().__init__(f"the run {name} cannot be started: {reason}")
+        super().__init__(f"the execution {name} cannot be started: {reason}")
 
 
 class Runner(Protocol[Spec]):
@@ -121,10 +121,10 @@ class Runner(Protocol[Spec]):
         this name with an older token. Raises CannotStart, and TimeoutError if another start is under way and does not
         finish."""
 
-    def probe(self, name: str) -> State:
+    def probe(self, name: str) -> ExecutionState:
         """Return the state of the execution, without changing anything."""
 
-    def probe_many(self, names: Sequence[str]) -> dict[str, State]:
+    def probe_many(self, names: Sequence[str]) -> dict[str, ExecutionState]:
         """Return the state of each execution, with one request to the outside system where possible."""
 
     def read_output(self, name: str, stream: Stream, offset: int, limit: int) -> tuple[bytes, int]:
@@ -137,7 +137,7 @@ class Runner(Protocol[Spec]):
         started never will be. A later call may shorten the grace. Works without the worker that started it, and after
         the caller is gone."""
 
-    def tombstone(self, name: str) -> State:
+    def tombstone(self, name: str) -> ExecutionState:
         """Prevent any start under this name from now on, and probe again: a start may have been under way. A running
         execution is not stopped, an exited one can still be collected, a vanished one becomes a tombstone."""
 

@@ -127,7 +127,8 @@ class Run:
         write_durably("exit", {"code": code, "at": time.time(), **sizes})
 
     def _become_the_command(self, shim: int, stdout: int, stderr: int) -> None:
-        """Never returns. Python ignores SIGPIPE, and the command would inherit that: restore the default handlers."""
+        """Replace this process by the command; never returns. Restore the default handlers before: Python ignores
+        SIGPIPE, and the command would inherit that."""
         code = 126
         try:
             os.setpgid(0, 0)

@@ -25,12 +25,12 @@ from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 from leasehold.runners.contract import (
     Collected,
+    ExecutionState,
     NothingToCollect,
     Output,
     Phase,
     Runner,
     Start,
-    State,
     Stream,
 )
 from leasehold.runners.execution_folder import (
@@ -136,24 +136,26 @@ class SubprocessRunner(Runner[Command]):
                 raise TimeoutError(f"another start of the execution {name} does not come to an end")
             time.sleep(0.01)
 
-    def probe(self, name: str) -> State:
+    def probe(self, name: str) -> ExecutionState:
         folder = self._folder_of(name)
         if not folder.is_dir():
-            return State(Phase.ABSENT)
+            return ExecutionState(Phase.ABSENT)
         alive = _is_held(folder / "lock")  # before the files: the exit record comes before the lock's release
         if (ending := _read(folder / "exit")) is not None:
-            return State(Phase.EXITED, ending["code"])
-        started, stopped, buried = ((folder / mark).exists() for mark in ("started", "stop", "tombstone"))
+            return ExecutionState(Phase.EXITED, ending["code"])
+        started, stopped, has_tombstone = (
+            (folder / mark).exists() for mark in ("started", "stop", "tombstone")
+        )
         if alive:
             # A shim that has not written `started` yet may have checked before the stop came: it may still start.
-            return State(Phase.RUNNING if started or stopped or buried else Phase.CREATED)
-        if buried:
-            return State(Phase.TOMBSTONE)
+            return ExecutionState(Phase.RUNNING if started or stopped or has_tombstone else Phase.CREATED)
+        if has_tombstone:
+            return ExecutionState(Phase.TOMBSTONE)
         if started:
-            return State(Phase.VANISHED)
-        return State(Phase.TOMBSTONE if stopped else Phase.CREATED)
+            return ExecutionState(Phase.VANISHED)
+        return ExecutionState(Phase.TOMBSTONE if stopped else Phase.CREATED)
 
-    def probe_many(self, names: Sequence[str]) -> dict[str, State]:
+    def probe_many(self, names: Sequence[str]) -> dict[str, ExecutionState]:
         return {name: self.probe(name) for name in names}
 
     def read_output(self, name: str, stream: Stream, offset: int, limit: int) -> tuple[bytes, int]:
@@ -171,7 +173,7 @@ class SubprocessRunner(Runner[Command]):
                     break
                 time.sleep(0.01)
 
-    def tombstone(self, name: str) -> State:
+    def tombstone(self, name: str) -> ExecutionState:
         folder = self._folder_of(name)
         folder.mkdir(mode=0o700, exist_ok=True)
         write_durably(folder / "tombstone", None)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal, NamedTuple
 
-from leasehold.domain.capacity import Holder
+from leasehold.domain.capacity import RunningJob
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Enqueued, Job, Sighting
 from leasehold.domain.outcome import Outcome
@@ -42,7 +42,7 @@ class Settled:
     accepted: list[str]
     fenced: list[str]
     """The lease was lost before: nothing was written."""
-    unstorable: list[str]
+    not_serializable: list[str]
     """Accepted, but as failed: the database refused the result."""
     locked: list[str] = field(default_factory=list)
     """Still held, but their rows are locked: nothing was written. Only for a settle that does not wait."""
@@ -62,13 +62,13 @@ class Unwritten:
 
 
 @frozen
-class Denied:
-    """A claim by id that was not granted. With `look`, the lease has run out: claim again with it after ttl/3."""
+class ClaimDenied:
+    """A claim by id that was not granted. With a `sighting`, the lease has run out: claim again with it after ttl/3."""
 
     id: str
     state: State | None
     why: str
-    look: Sighting | None = None
+    sighting: Sighting | None = None
     retry_in: float | None = None
     """Seconds after which to try again, by the store's clock. None: the job is at rest, or waits until someone acts on
     it."""
@@ -78,7 +78,7 @@ class Denied:
 class Full:
     """The task has no room for another running job. `holders`: the running jobs, oldest first."""
 
-    holders: tuple[Holder, ...]
+    holders: tuple[RunningJob, ...]
     retry_after: float
     """Seconds; a hint."""
 

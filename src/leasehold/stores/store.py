@@ -19,7 +19,7 @@ from leasehold.stores.verbs.audit import AuditVerbs, recorded_in
 from leasehold.stores.verbs.budgets import BudgetVerbs
 from leasehold.stores.verbs.caller_transaction import CallerTransactionVerbs
 from leasehold.stores.verbs.claim import ClaimRequest, ClaimVerbs, RunNowVerbs
-from leasehold.stores.verbs.enqueue import EnqueueOnceVerbs, LongNameVerbs
+from leasehold.stores.verbs.enqueue import EnqueueOnceVerbs, FullNameVerbs
 from leasehold.stores.verbs.groups import GroupVerbs
 from leasehold.stores.verbs.hooks import WebhookVerbs
 from leasehold.stores.verbs.inspect import InspectVerbs, SearchVerbs
@@ -59,7 +59,7 @@ class JobStore(
     MirrorVerbs,
     InspectVerbs,
     SearchVerbs,
-    LongNameVerbs,
+    FullNameVerbs,
     PruneVerbs,
     WorkerVerbs,
     DatabaseCheckVerbs,
@@ -73,7 +73,7 @@ class JobStore(
     itself."""
 
     _migrations: ClassVar[dict[int, str]]
-    _notify: Notify | None = None
+    _forward_hint: Notify | None = None
     """Gets a tenant's hints instead: the tenant's workers listen to the store that keeps the list of tenants."""
 
     @abstractmethod
@@ -111,15 +111,15 @@ class JobStore(
     # -- wake-ups --------------------------------------------------------------------------------------------------
     def notify_workers(self) -> None:
         """Notify waiting workers in every process that there may be work."""
-        if self._notify is not None:
-            return self._notify(Hint.WORK)
+        if self._forward_hint is not None:
+            return self._forward_hint(Hint.WORK)
         notify_here(self.label)
         self._notify_others(Hint.WORK)
 
     def notify_holders(self) -> None:
         """Notify the holders of leases in every process that one of their jobs may have a stop request."""
-        if self._notify is not None:
-            return self._notify(Hint.STOP)
+        if self._forward_hint is not None:
+            return self._forward_hint(Hint.STOP)
         notify_here(self.label, Hint.STOP)
         self._notify_others(Hint.STOP)
 

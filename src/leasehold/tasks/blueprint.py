@@ -104,21 +104,23 @@ class Blueprint:
     def _make_named(self, job_id: str, arguments: Mapping[str, Any]) -> NewJob:
         """Make a job whose lane, key, rate, tags or slots are built from its arguments."""
         text, known = self._definition.encode_named(arguments)
-        long: dict[str, str] = {}
+        full_names: dict[str, str] = {}
         return NewJob(
             id=job_id,
             args=text,
-            lane=None if self._lane is None else fill_template(self._lane, known, "lane", long),
-            unique_key=None if self._unique is None else fill_template(self._unique, known, "unique", long),
-            **self._filled(known, long),
+            lane=None if self._lane is None else fill_template(self._lane, known, "lane", full_names),
+            unique_key=None
+            if self._unique is None
+            else fill_template(self._unique, known, "unique", full_names),
+            **self._filled(known, full_names),
             **self._common,
-            long_names=tuple(sorted(long.items())),
+            full_names=tuple(sorted(full_names.items())),
         )
 
-    def _filled(self, known: Mapping[str, Any], long: dict[str, str]) -> dict[str, Any]:
+    def _filled(self, known: Mapping[str, Any], full_names: dict[str, str]) -> dict[str, Any]:
         filled: dict[str, Any] = {}
         if self._tags is not None:
-            filled["tags"] = tuple(fill_template(tag, known, "tags", long) for tag in self._tags)
+            filled["tags"] = tuple(fill_template(tag, known, "tags", full_names) for tag in self._tags)
         if self._rate is None and self._slots is None:
             return filled
         limits = self._limits
@@ -126,12 +128,12 @@ class Blueprint:
             units: dict[str, int] = {}
             for name, count in self._slots:
                 # Two templates may give the same slot: then the job needs the sum of both.
-                name = fill_template(name, known, "slots", long)
+                name = fill_template(name, known, "slots", full_names)
                 units[name] = units.get(name, 0) + count
             filled["slots"] = tuple(sorted(units.items()))
             limits = tuple(replace(one, name=fill_template(one.name, known, "slots")) for one in limits)
         if self._rate is not None:
-            filled["rate"] = key = fill_template(self._rate, known, "rate", long)
+            filled["rate"] = key = fill_template(self._rate, known, "rate", full_names)
             if self._default_rate is not None:
                 text, spacing, burst = self._default_rate
                 limits = (*limits, DefaultLimit(key, text=text, spacing=spacing, burst=burst))

@@ -31,7 +31,7 @@ from leasehold.domain.records import TaskCard
 from leasehold.domain.schedules import Schedule
 from leasehold.tasks.codec import Codec, changed, difference, field_comes_back, unreadable
 from leasehold.tasks.external import External, as_async, check_external, check_on_lost
-from leasehold.tasks.settings import OF_TASK, TaskSettings, is_in_process
+from leasehold.tasks.settings import OF_TASK, TaskSettings, runs_in_child_process
 
 
 def margin(lease: float) -> float:
@@ -60,9 +60,10 @@ class TaskDefinition:
         self.name = checked_name(name or function.__name__, "task")
         """The name of the task, in the database and everywhere else. None: the function's name."""
         is_async = inspect.iscoroutinefunction(function)
-        self.in_process = is_in_process(settings, function, is_async)
-        self.is_async = external is not None or (is_async and not self.in_process)
-        """Whether it runs on the worker's event loop. A thread watches a process."""
+        self.in_child_process = runs_in_child_process(settings, function, is_async)
+        self.runs_on_loop = external is not None or (is_async and not self.in_child_process)
+        """Whether an attempt runs on the worker's event loop: an async function, or an external task, which is watched
+        from there. A child process is watched by a thread."""
         hints = read_hints(function, self.name)
         self.context_parameter = context_parameter(function, hints, self.name, is_async)
         self._signature = own_signature(function, self.name, self.context_parameter)

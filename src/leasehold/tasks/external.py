@@ -7,12 +7,13 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
 from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidTask, RunnerUnreachable
 from leasehold.domain.policy import OnLost
 from leasehold.runners.contract import Collected, Runner
+from leasehold.tasks.settings import RunInSettings
 
 ExitMeaning = Literal["success", "retry", "fail"]
 ResultFrom = Literal["file", "last_line"]
@@ -71,14 +72,7 @@ class External:
         return self.exit_codes.get(code, "retry" if code else "success")
 
 
-class Placed(Protocol):
-    """Settings that an external task cannot have."""
-
-    @property
-    def run_in(self) -> str | None: ...
-
-
-def check_external(task: str, settings: Placed, context_parameter: str | None) -> None:
+def check_external(task: str, settings: RunInSettings, context_parameter: str | None) -> None:
     if context_parameter is not None:
         raise InvalidTask(
             context_parameter,

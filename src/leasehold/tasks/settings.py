@@ -41,7 +41,7 @@ LEAST_MEMORY = 128 * 2**20
 """Least memory limit: Python and this package use most of it before the task's own code is loaded."""
 
 
-class Placed(Protocol):
+class RunInSettings(Protocol):
     """The settings that decide where the function runs."""
 
     @property
@@ -54,7 +54,7 @@ class Placed(Protocol):
     def cpu_time(self) -> Duration | None: ...
 
 
-def is_in_process(settings: Placed, function: Callable[..., Any], is_async: bool) -> bool:
+def runs_in_child_process(settings: RunInSettings, function: Callable[..., Any], is_async: bool) -> bool:
     """Return whether each job gets a process. Raises InvalidTask if the function cannot run where `run_in` says."""
     if settings.run_in == "process":
         _check_process(settings, function)
@@ -70,7 +70,7 @@ def is_in_process(settings: Placed, function: Callable[..., Any], is_async: bool
     return False
 
 
-def _check_process(settings: Placed, function: Callable[..., Any]) -> None:
+def _check_process(settings: RunInSettings, function: Callable[..., Any]) -> None:
     if os.name == "nt":
         raise InvalidTask("run_in", "'process' is not available on Windows", "leave it out")
     if settings.memory is not None:

@@ -29,19 +29,19 @@ class Attempts:
         self.held: dict[str, Attempt] = {}
         """Attempts whose lease this worker holds: running, or ended but not settled. The keeper renews all of them."""
         self._awaited: dict[Attempt, Future[None]] = {}
-        self.abandoned_on_loop = 0
-        self.abandoned_in_threads = 0
+        self.left_behind_on_loop = 0
+        self.left_behind_in_threads = 0
         self.ended = self.fenced = self.lost = 0
 
     def unfinished(self) -> list[Attempt]:
         """Return a copy, so that any thread may call this while the loop changes the dict."""
-        return [attempt for attempt in list(self.held.values()) if not attempt.settled_at]
+        return [attempt for attempt in list(self.held.values()) if not attempt.ended_at]
 
     # -- stop ------------------------------------------------------------------------------------------------------
     def stop(self, attempt: Attempt, cause: StopCause) -> None:
-        """Callable from any thread."""
+        """Ask the attempt to end. Callable from any thread."""
         attempt.stop(cause)
-        if attempt.definition.is_async:
+        if attempt.definition.runs_on_loop:
             self._loop.call_soon_threadsafe(attempt.wake_handler)
 
     def stop_all(self, cause: StopCause) -> None:
@@ -54,14 +54,14 @@ class Attempts:
             if attempt.definition.external is not None:
                 self.stop(attempt, "drain")
 
-    def on_flag(self, attempt: Attempt, flag: Flag) -> None:
-        """Called by the keeper, in its thread."""
-        if flag is not Flag.FINISH and not attempt.settled_at:
+    def on_stop_request(self, attempt: Attempt, flag: Flag) -> None:
+        """Stop the attempt as an operator requested. The keeper calls this in its thread."""
+        if flag is not Flag.FINISH and not attempt.ended_at:
             log_job(logging.INFO, attempt.grant, "%s requested", flag.value)
-            self.stop(attempt, "flag")
+            self.stop(attempt, "requested")
 
     def on_lost(self, attempt: Attempt) -> None:
-        """Called by the keeper, in its thread."""
+        """Stop the attempt, because its lease is lost. The keeper calls this in its thread."""
         if attempt.cause != "lost":
             log_job(
                 logging.WARNING, attempt.grant, "lease %d is lost; stopping the handler", attempt.grant.token
@@ -70,7 +70,7 @@ class Attempts:
             self.stop(attempt, "lost")
 
     def on_refused(self, job_id: str, token: int) -> None:
-        """A handler's own write was refused. Callable from any thread."""
+        """Stop the attempt, because a write of its handler was refused. Callable from any thread."""
         attempt = self.held.get(job_id)
         if attempt is not None and attempt.grant.token == token:
             self.on_lost(attempt)
@@ -84,7 +84,7 @@ class Attempts:
             if held.get(job_id) is attempt:
                 del held[job_id]
         for attempt in fenced:
-            attempt.refused = True
+            attempt.ending_not_stored = True
             self._let_go(attempt)
             log_job(
                 logging.WARNING,
@@ -101,7 +101,7 @@ class Attempts:
 
     def drop(self, attempt: Attempt) -> None:
         """Forget an attempt whose lease another worker has: nothing may be written for it."""
-        attempt.settled_at, attempt.refused = time.monotonic(), True
+        attempt.ended_at, attempt.ending_not_stored = time.monotonic(), True
         self._let_go(attempt)
         self.lost += 1
         if self._awaited:
@@ -118,7 +118,7 @@ class Attempts:
         """Resolve the futures of `end_of` for attempts that this ending worker could not settle."""
         while self._awaited:
             attempt, end = self._awaited.popitem()
-            attempt.refused = True
+            attempt.ending_not_stored = True
             end.set_result(None)
 
     def _resolve_ends(self) -> None:
@@ -134,24 +134,24 @@ class Attempts:
             del self.held[job_id]
 
     # -- attempts that ignore a stop --------------------------------------------------------------------------------
-    def abandon(self, attempt: Attempt) -> None:
-        """The handler runs on and keeps its unit of capacity."""
-        attempt.abandoned = True
-        self._count_abandoned(attempt, 1)
+    def leave_behind(self, attempt: Attempt) -> None:
+        """Count the attempt as left behind: its handler runs on and keeps its unit of capacity."""
+        attempt.left_behind = True
+        self._count_left_behind(attempt, 1)
 
     def came_back(self, attempt: Attempt) -> None:
-        log_job(logging.INFO, attempt.grant, "the abandoned handler has ended after all")
-        self._count_abandoned(attempt, -1)
+        log_job(logging.INFO, attempt.grant, "the handler left behind has ended after all")
+        self._count_left_behind(attempt, -1)
 
-    def _count_abandoned(self, attempt: Attempt, change: int) -> None:
-        if attempt.definition.is_async:
-            self.abandoned_on_loop += change
+    def _count_left_behind(self, attempt: Attempt, change: int) -> None:
+        if attempt.definition.runs_on_loop:
+            self.left_behind_on_loop += change
         else:
-            self.abandoned_in_threads += change
+            self.left_behind_in_threads += change
 
     @property
-    def abandoned(self) -> int:
-        return self.abandoned_on_loop + self.abandoned_in_threads
+    def left_behind(self) -> int:
+        return self.left_behind_on_loop + self.left_behind_in_threads
 
 
 # -- drain -------------------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class Drain:
         self._hurry.set()
 
     async def run(self, claimer: asyncio.Task[None]) -> bool:
-        """Drain, after the claimer was requested to end. Returns False if the database did not take the last
+        """Drain, once the claimer is ending. Returns False if the database did not take the last
         results."""
         ends_at = None if self.grace is None else time.monotonic() + self.grace
         # A claim that is under way may still bring jobs: they are handed back. An unreachable database may delay it.
@@ -191,7 +191,7 @@ class Drain:
         if not await self._idle_in_time(ends_at):
             logger.warning("%d job(s) did not end in time: stopping them", len(self.attempts.unfinished()))
             self.attempts.stop_all("drain")
-            # The watch abandons attempts that ignore their stop, so this ends.
+            # The watchdog leaves attempts behind that ignore their stop, so this ends.
             while self.attempts.unfinished():
                 await asyncio.sleep(CHECK_RUNNING_EVERY)
         try:

@@ -35,7 +35,7 @@ CLAIM_AHEAD_FROM = 50
 """From this many jobs on, starting them takes long enough to claim more meanwhile. Fewer begin at once."""
 
 
-class Room(NamedTuple):
+class FreePlaces(NamedTuple):
     """How many more jobs could be started now."""
 
     on_loop: int
@@ -43,7 +43,7 @@ class Room(NamedTuple):
     external: int
 
 
-NO_ROOM = Room(0, 0, 0)
+NO_FREE_PLACES = FreePlaces(0, 0, 0)
 
 ABSENT_FOR = 0.1
 """Seconds for which a busy worker does not look again for a class of jobs that it has just not found."""
@@ -120,11 +120,11 @@ class Claimer:
         """Set by a wake-up, a freed place, or the drain."""
         self._on_work = on_work
         # Deliveries are left out until there is a webhook: a worker without async tasks needs no claim for them.
-        in_process = {name: task for name, task in tasks.items() if task.external is None}
+        not_external = {name: task for name, task in tasks.items() if task.external is None}
         self._async_tasks = [
-            name for name, task in in_process.items() if task.is_async and name != WEBHOOK_TASK
+            name for name, task in not_external.items() if task.runs_on_loop and name != WEBHOOK_TASK
         ]
-        self._sync_tasks = [name for name, task in in_process.items() if not task.is_async]
+        self._sync_tasks = [name for name, task in not_external.items() if not task.runs_on_loop]
         self._task_names = self._async_tasks + self._sync_tasks
         self._known_external = _external(tasks)
         self._loop_turns = QueueRotation(settings.queues, settings.queue_order == "strict")
@@ -182,38 +182,38 @@ class Claimer:
             self.waits_for_room = True
             while not self.draining:
                 await self._adopt_only()
-        requested: ClaimUnderWay | None = None
-        while not self.draining or requested is not None:
+        under_way: ClaimUnderWay | None = None
+        while not self.draining or under_way is not None:
             self.progress_at = time.monotonic()
-            if requested is None:
+            if under_way is None:
                 self._changed.clear()
-                room = self._room()
-                self.waits_for_room = room == NO_ROOM
+                room = self._free_places()
+                self.waits_for_room = room == NO_FREE_PLACES
                 if self.waits_for_room:
                     await self._changed.wait()
                     continue
-                requested = self._send_claim(room)
-            grants = await self._receive(requested)
-            sent_at, requested = requested.sent_at, None
+                under_way = self._send_claim(room)
+            grants = await self._receive(under_way)
+            sent_at, under_way = under_way.sent_at, None
             if grants is None:
                 continue
             if len(grants) >= CLAIM_AHEAD_FROM and not self.draining:
                 # Claim more before these begin: they begin while the database works on the next claim.
-                room = self._room(grants)
-                if room != NO_ROOM:
+                room = self._free_places(grants)
+                if room != NO_FREE_PLACES:
                     self._changed.clear()
-                    requested = self._send_claim(room)
+                    under_way = self._send_claim(room)
             await self._begin(grants, sent_at)
-            if not grants and requested is None and not self.draining:
+            if not grants and under_way is None and not self.draining:
                 opens_in = self._opens_in()
                 if self._settings.burst and self._is_over(opens_in):
                     return
                 await self._wait(opens_in)
 
-    def _room(self, coming: Sequence[Grant] = ()) -> Room:
+    def _free_places(self, coming: Sequence[Grant] = ()) -> FreePlaces:
         """Return the room besides the jobs that are coming."""
         if len(self._settler) >= MOST_UNSETTLED:
-            return NO_ROOM
+            return NO_FREE_PLACES
         external_tasks = self._external_tasks
         tasks = [grant.task for grant in coming]
         in_threads = _count(tasks, self._sync_tasks)
@@ -224,7 +224,9 @@ class Claimer:
         external_room = (
             self._settings.max_executions - self._starter.external - external if external_tasks else 0
         )
-        return Room(*(min(max(0, room), MOST_CLAIMED) for room in (loop_room, thread_room, external_room)))
+        return FreePlaces(
+            *(min(max(0, room), MOST_CLAIMED) for room in (loop_room, thread_room, external_room))
+        )
 
     @property
     def _external_tasks(self) -> list[str]:
@@ -262,18 +264,18 @@ class Claimer:
     async def _adopt_only(self) -> None:
         """Adopt executions for a host of `run_now`: no other worker would take those that an earlier host left."""
         self._changed.clear()
-        room = self._room()
+        room = self._free_places()
         if room.external and not self.draining:
             loop = asyncio.get_running_loop()
-            requested = ClaimUnderWay(
+            under_way = ClaimUnderWay(
                 time.monotonic(), loop.run_in_executor(self._executor, self._adopt, room.external)
             )
-            await self._begin(await self._receive(requested) or [], requested.sent_at)
+            await self._begin(await self._receive(under_way) or [], under_way.sent_at)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), self._settings.poll if room.external else None)
 
     def _adopt(self, room: int) -> list[Grant]:
-        """Runs in a thread."""
+        """Adopt executions that no worker watches. Runs in a thread."""
         tasks_at: dict[str, list[str]] = {}
         for task, runner in self._reachable().items():
             tasks_at.setdefault(runner.site, []).append(task)
@@ -300,14 +302,14 @@ class Claimer:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), seconds)
 
-    def _send_claim(self, room: Room) -> ClaimUnderWay:
+    def _send_claim(self, room: FreePlaces) -> ClaimUnderWay:
         answer = asyncio.get_running_loop().run_in_executor(self._executor, self._claim, room)
         return ClaimUnderWay(time.monotonic(), answer)
 
-    async def _receive(self, requested: ClaimUnderWay) -> list[Grant] | None:
+    async def _receive(self, under_way: ClaimUnderWay) -> list[Grant] | None:
         """Return None if the database did not answer, which does not mean that there was nothing."""
         try:
-            grants = await requested.answer
+            grants = await under_way.answer
         except StoreError as error:
             await self._wait_out(error)
             return None
@@ -328,15 +330,15 @@ class Claimer:
         elif grants:
             await self._starter.start(grants, sent_at)
 
-    def _claim(self, room: Room) -> list[Grant]:
-        """Runs in a thread. First adopts executions that no worker watches."""
+    def _claim(self, room: FreePlaces) -> list[Grant]:
+        """Claim jobs; adopt executions that no worker watches before that. Runs in a thread."""
         self._claimed_tasks = []
         grants = self._adopt(room.external)
         left = room.external - len(grants)
         grants += self._claim_from_queues(self._external_tasks, left, self._external_turns) if left else []
-        return grants + self._claim_in_process(room.on_loop, room.in_threads)
+        return grants + self._claim_not_external(room.on_loop, room.in_threads)
 
-    def _claim_in_process(self, loop_room: int, thread_room: int) -> list[Grant]:
+    def _claim_not_external(self, loop_room: int, thread_room: int) -> list[Grant]:
         if self._was_empty and not self.in_trouble and loop_room and thread_room:
             # Idle: one claim for both kinds of places, with room for whatever it finds.
             grants = self._claim_from_queues(self._task_names, min(loop_room, thread_room), self._loop_turns)
@@ -355,8 +357,8 @@ class Claimer:
         grants += on_loop + in_threads
         self._was_empty = not grants
         if self._was_empty and passed_over and loop_room and thread_room:
-            # An empty answer would let us sleep: look for the skipped tasks after all.
-            return self._claim_in_process(loop_room, thread_room)
+            # After an empty answer the worker sleeps: look for the skipped tasks after all.
+            return self._claim_not_external(loop_room, thread_room)
         return grants
 
     def _claim_tasks(self, tasks: list[str], room: int, absent: Absence, turns: QueueRotation) -> list[Grant]:
@@ -372,7 +374,7 @@ class Claimer:
         return grants
 
     def _recover_lost_grants(self) -> list[Grant]:
-        """After trouble, find leases in our name whose grant never reached us: they are ours."""
+        """Return the grants that this worker got while the database was in trouble and whose replies were lost."""
         held = self._store.find_leases_of(self._settings.name)
         lost = {grant.id: grant for grant in held if grant.id not in self._attempts.held}
         # Jobs past their deadline must not run: only an execution elsewhere has to be taken over, and stopped.

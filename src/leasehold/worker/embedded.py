@@ -24,7 +24,7 @@ from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Enqueued, Grant, NewJob, Sighting
 from leasehold.domain.records import NotRun
 from leasehold.run.attempt import Attempt
-from leasehold.stores.results import Denied, Full
+from leasehold.stores.results import ClaimDenied, Full
 from leasehold.worker.settings import WorkerSettings, new_worker_name
 from leasehold.worker.worker import Worker
 
@@ -120,13 +120,13 @@ class EmbeddedWorker:
                 )
             sent_at = time.monotonic()
             answer = self._claim(store, job_id, host)
-            if isinstance(answer, Denied):
+            if isinstance(answer, ClaimDenied):
                 return NotRun(job_id, answer.state, answer.why, answer.retry_in)
             return host.begin(answer, sent_at, on_request)
         finally:
             host.leave()
 
-    def _claim(self, store: JobStore, job_id: str, host: _Host) -> Grant | Denied:
+    def _claim(self, store: JobStore, job_id: str, host: _Host) -> Grant | ClaimDenied:
         try:
             return self._sightings.claim(store, job_id, host.worker, host.sites_for(store, job_id))
         except DatabaseUnreachable:
@@ -168,21 +168,23 @@ class FirstSightings:
     def __init__(self) -> None:
         self._first: dict[str, Sighting] = {}
 
-    def claim(self, store: JobStore, job_id: str, worker: str, sites: Sequence[str] = ()) -> Grant | Denied:
+    def claim(
+        self, store: JobStore, job_id: str, worker: str, sites: Sequence[str] = ()
+    ) -> Grant | ClaimDenied:
         seen = self._first.pop(job_id, None)
         answer = store.claim_by_id(job_id, worker, sites, sighting=seen)
-        if isinstance(answer, Denied) and answer.look is not None:
-            return self._keep(answer, answer.look, seen)
+        if isinstance(answer, ClaimDenied) and answer.sighting is not None:
+            return self._keep(answer, answer.sighting, seen)
         return answer
 
-    def _keep(self, denied: Denied, look: Sighting, seen: Sighting | None) -> Denied:
+    def _keep(self, denied: ClaimDenied, sighting: Sighting, seen: Sighting | None) -> ClaimDenied:
         """Keep the first sighting: it counts, not the latest."""
-        if seen is not None and (seen.token, seen.expires_at) == (look.token, look.expires_at):
-            left = seen.lease_seconds / 3 - (look.seen_at - seen.seen_at)
-            denied, look = replace(denied, retry_in=max(0.0, left)), seen
+        if seen is not None and (seen.token, seen.expires_at) == (sighting.token, sighting.expires_at):
+            left = seen.lease_seconds / 3 - (sighting.seen_at - seen.seen_at)
+            denied, sighting = replace(denied, retry_in=max(0.0, left)), seen
         while len(self._first) >= MOST_LOOKS:
             self._first.pop(next(iter(self._first)), None)
-        self._first[denied.id] = look
+        self._first[denied.id] = sighting
         return denied
 
 

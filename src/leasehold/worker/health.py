@@ -25,7 +25,8 @@ class Health:
     problems: tuple[str, ...]
     running: int
     unsettled: int
-    abandoned: int
+    left_behind: int
+    """Handlers that ignored their stop and still run."""
 
 
 def judge(
@@ -40,15 +41,15 @@ def judge(
         problems.append(f"no claims: {claimer.trouble}")
     elif settler.in_trouble:
         problems.append("the database does not accept results")
-    if too_many_abandoned(attempts, settings):
-        problems.append(f"{attempts.abandoned} handlers ignored their stop")
+    if too_many_left_behind(attempts, settings):
+        problems.append(f"{attempts.left_behind} handlers ignored their stop")
     running = len(attempts.unfinished())
-    return Health(not problems, tuple(problems), running, len(attempts.held) - running, attempts.abandoned)
+    return Health(not problems, tuple(problems), running, len(attempts.held) - running, attempts.left_behind)
 
 
-def too_many_abandoned(attempts: Attempts, settings: WorkerSettings) -> bool:
+def too_many_left_behind(attempts: Attempts, settings: WorkerSettings) -> bool:
     """Whether half of the places on the loop, or of the threads, are lost: a restart is better."""
-    on_loop, in_threads = attempts.abandoned_on_loop, attempts.abandoned_in_threads
+    on_loop, in_threads = attempts.left_behind_on_loop, attempts.left_behind_in_threads
     return 2 * on_loop >= settings.concurrency > 0 or 2 * in_threads >= settings.threads > 0
 
 

@@ -295,11 +295,11 @@ def _error_text(error: Exception) -> str:
 HTTP_GONE = 410
 
 _posts = Threads(16, "post")
-"""Separate threads: receivers may be slow."""
+"""Threads for deliveries alone, because receivers may be slow."""
 
 
 class Undelivered(Exception):
-    """The receiver did not accept it: the delivery is retried."""
+    """The receiver did not accept the delivery, which is retried."""
 
 
 def make_delivery(delivery: HookDelivery) -> NewJob:
@@ -309,7 +309,7 @@ def make_delivery(delivery: HookDelivery) -> NewJob:
 
 def webhook_task(store: JobStore) -> TaskDefinition:
     async def deliver(webhook: str, event_id: str, body: str) -> str:
-        """Runs in a thread, which ends by itself: `post` limits its total time."""
+        """Deliver a notification, in a thread that ends by itself: `post` limits its total time."""
         found = await to_thread(store.find_webhook, webhook)
         if found is None:
             return "the webhook was removed"

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 IDLE = 10.0
 RENEW_AGAIN_WITHIN = 0.5
 """Most seconds until a lease whose row was locked is renewed again."""
-READ_FLAGS_GAP = 0.1
-"""Seconds between two reads of the flags: on SQLite every commit by any process is a hint."""
-READ_FLAGS_EVERY = 0.25
+READ_STOPS_GAP = 0.1
+"""Seconds between two reads of stop requests: on SQLite every commit by any process is a hint."""
+READ_STOPS_EVERY = 0.25
 """Seconds between two reads while attempts are held and hints from other processes do not arrive."""
 
 
@@ -42,29 +42,29 @@ class LeaseKeeper(Service):
         """Whether stop requests of other processes arrive as hints."""
         self._next_at = float("inf")
         """When the next beat is due; infinite during a beat, so that no lease that comes meanwhile is missed."""
-        self._read_flags_at = float("inf")
-        """When to read the flags; infinite: no read is requested."""
-        self._flags_read_at = float("-inf")
-        self._read_flags_again = False
+        self._read_stops_at = float("inf")
+        """When to read the stop requests; infinite: no read is requested."""
+        self._stops_read_at = float("-inf")
+        self._read_stops_again = False
         self.beats = 0
         """Renewal statements sent."""
-        self.flag_reads = 0
-        """Reads of flags sent."""
+        self.stop_reads = 0
+        """Reads of stop requests sent."""
 
     def expect(self, renew_at: float) -> None:
         """Expect new leases, the first due at `renew_at`: the keeper may be asleep for longer than they last."""
         if not self._listens():
-            renew_at = min(renew_at, self._flags_read_at + READ_FLAGS_EVERY)
+            renew_at = min(renew_at, self._stops_read_at + READ_STOPS_EVERY)
         if renew_at < self._next_at:
             self._next_at = renew_at
             self.nudge()
 
-    def expect_flag(self) -> None:
-        """Read the flags soon: a stop may have been requested. Callable from any thread; many calls cause one read."""
-        self._read_flags_again = True
-        read_at = self._flags_read_at + READ_FLAGS_GAP
-        if read_at < self._read_flags_at:
-            self._read_flags_at = read_at
+    def expect_stop_request(self) -> None:
+        """Read the stop requests soon: there may be a new one. Callable from any thread; many calls cause one read."""
+        self._read_stops_again = True
+        read_at = self._stops_read_at + READ_STOPS_GAP
+        if read_at < self._read_stops_at:
+            self._read_stops_at = read_at
             if read_at < self._next_at:
                 self._next_at = read_at
                 self.nudge()
@@ -78,31 +78,31 @@ class LeaseKeeper(Service):
         held = list(self._attempts.held.values())
         if held and _due(held) <= time.monotonic():
             self._renew(held)
-        if self._read_flags_at <= time.monotonic():
-            self._read_flags()
+        if self._read_stops_at <= time.monotonic():
+            self._read_stop_requests()
         held = list(self._attempts.held.values())
         now = time.monotonic()
         if held and not self._listens():
-            self._read_flags_at = min(self._read_flags_at, max(now, self._flags_read_at + READ_FLAGS_EVERY))
-        self._next_at = min(self._next_at, self._read_flags_at, _due(held) if held else now + IDLE)
+            self._read_stops_at = min(self._read_stops_at, max(now, self._stops_read_at + READ_STOPS_EVERY))
+        self._next_at = min(self._next_at, self._read_stops_at, _due(held) if held else now + IDLE)
         return max(0.01, self._next_at - now)
 
-    def _read_flags(self) -> None:
-        """Read the flags, and once more after the gap: an attempt claimed a moment ago may not be in `held` yet."""
+    def _read_stop_requests(self) -> None:
+        """Read the stop requests, and once more after the gap: an attempt just claimed may not be in `held` yet."""
         # In this order: no request from here on is lost.
-        self._read_flags_at = float("inf")
-        self._flags_read_at = time.monotonic()
-        again, self._read_flags_again = self._read_flags_again, False
+        self._read_stops_at = float("inf")
+        self._stops_read_at = time.monotonic()
+        again, self._read_stops_again = self._read_stops_again, False
         if again:
-            self._read_flags_at = self._flags_read_at + READ_FLAGS_GAP
+            self._read_stops_at = self._stops_read_at + READ_STOPS_GAP
         held = {attempt.grant.id: attempt for attempt in self._attempts.unfinished()}
         if not held:
             return
         leases = {job_id: (attempt.grant.seq, attempt.grant.token) for job_id, attempt in held.items()}
-        flags = self._store.read_flags(leases)
-        self.flag_reads += 1
+        flags = self._store.read_stop_requests(leases)
+        self.stop_reads += 1
         for job_id, flag in flags.items():
-            self._flagged(held[job_id], flag)
+            self._apply_stop_request(held[job_id], flag)
 
     def _renew(self, held: list[Attempt]) -> None:
         """Renew all leases in one statement, whichever was due."""
@@ -112,12 +112,12 @@ class LeaseKeeper(Service):
         self.beats += 1
         for attempt in held:
             # Renewed or not, set the next time: a lost lease must not make the keeper spin.
-            attempt.renew_at = sent_at + attempt.heartbeat
+            attempt.renew_at = sent_at + attempt.renew_every
             renewal = renewals.get(attempt.grant.id)
             if renewal is not None:
                 self._renewed(attempt, renewal, sent_at)
             elif (
-                not attempt.settled_at
+                not attempt.ended_at
                 and not attempt.completed
                 and self._attempts.held.get(attempt.grant.id) is attempt
             ):
@@ -130,16 +130,16 @@ class LeaseKeeper(Service):
         else:
             # The lease runs on as before: trusting it longer would let the handler go on while another worker has the
             # job.
-            attempt.renew_at = sent_at + min(attempt.heartbeat, RENEW_AGAIN_WITHIN)
+            attempt.renew_at = sent_at + min(attempt.renew_every, RENEW_AGAIN_WITHIN)
         if renewal.stop_requested is None:
             attempt.flag = None
         else:
-            self._flagged(attempt, renewal.stop_requested)
+            self._apply_stop_request(attempt, renewal.stop_requested)
 
-    def _flagged(self, attempt: Attempt, flag: Flag) -> None:
+    def _apply_stop_request(self, attempt: Attempt, flag: Flag) -> None:
         if flag is not attempt.flag:
             attempt.flag = flag
-            self._attempts.on_flag(attempt, flag)
+            self._attempts.on_stop_request(attempt, flag)
 
 
 def _due(held: list[Attempt]) -> float:

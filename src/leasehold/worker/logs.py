@@ -97,7 +97,7 @@ def _log_decided(grant: Grant, outcome: Outcome, job: Job) -> None:
 
 
 def log_loss(lost: Reaped) -> None:
-    now = "orphaned: its run may still be alive" if lost.orphan else lost.state.value
+    now = "no worker; its execution may still run" if lost.orphan else lost.state.value
     text = "attempt %d was lost with its worker %s; now %s"
     log_job(logging.WARNING, lost, text, lost.attempt, lost.worker, now)
 
@@ -186,9 +186,9 @@ _before: Any = None
 class LogCapture(logging.Handler):
     """A handler on the root logger while a worker lives: it keeps whatever the root logger's level lets through."""
 
-    def __init__(self, events: StreamWriter) -> None:
+    def __init__(self, updates: StreamWriter) -> None:
         super().__init__()
-        self._events = events
+        self._updates = updates
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 
     def start(self) -> None:
@@ -201,7 +201,7 @@ class LogCapture(logging.Handler):
         self._stand_in(record)
         attempt = current_run.get()
         # Another worker in this process has its own handler; our own records are about the job, not from it.
-        if attempt is None or attempt.writer is not self._events or record.name.startswith("leasehold."):
+        if attempt is None or attempt.writer is not self._updates or record.name.startswith("leasehold."):
             return
         try:
             attempt.log_line(self.format(record))

@@ -28,7 +28,7 @@ TENANT_QUEUE_TASK: Callable[[Grant], tuple[str | None, str, str]] = itemgetter(
 
 
 class Meter:
-    """Thread-safe."""
+    """Counts the endings of this worker, and stores the counts with each beat. Thread-safe."""
 
     def __init__(self, store: JobStore) -> None:
         self._store = store
@@ -63,7 +63,7 @@ class Meter:
                 else:
                     # Adopted: it has run before.
                     started_at -= grant.execution_age or 0.0
-                times.durations.append(attempt.settled_at - started_at)
+                times.durations.append(attempt.ended_at - started_at)
             else:
                 times.unseen += 1
         with self._lock:

@@ -54,7 +54,7 @@ class Reaper(Service):
 
     def sweep(self) -> list[Reaped]:
         """Look once. Reap the leases that were seen before and have not changed; the store checks both once more."""
-        found = self._store.sight_missed(self._sweep)
+        found = self._store.sight_overdue(self._sweep)
         before = self._seen
         # The first look counts, not the latest.
         self._seen = {(s.id, s.token, s.expires_at): s for s in found}

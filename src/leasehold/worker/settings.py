@@ -59,7 +59,7 @@ class WorkerSettings:
     """How long running jobs get to end when the worker drains. None: as long as they need. Left out:
     SHUTDOWN_GRACE_PERIOD_SECONDS, else 300 seconds."""
     stop_grace: float = 10.0
-    """Seconds that a handler gets to obey a stop before the worker abandons it."""
+    """Seconds that a handler gets to obey a stop before the worker leaves it behind."""
     poll: float = 1.0
     """Seconds between two polls for work when no wake-up comes."""
     sweep: float = 5.0

@@ -69,7 +69,7 @@ class Settler:
     store: JobStore
     worker: str
     executor: Executor
-    events: UpdateWriter
+    updates: UpdateWriter
     hooks: HookDispatcher
     meter: Meter
     on_settled: Callable[[Sequence[Attempt], Sequence[Attempt]], None]
@@ -92,7 +92,7 @@ class Settler:
 
     def put(self, attempt: Attempt, outcome: Outcome) -> None:
         # In this order: the keeper must not take our own settle for a lost lease.
-        attempt.settled_at = time.monotonic()
+        attempt.ended_at = time.monotonic()
         waiting = self._waiting
         waiting.append((attempt, outcome))
         if not 1 < len(waiting) < LARGE_BATCH:
@@ -224,7 +224,7 @@ class Settler:
         """Write the attempts' updates before their endings: a reader who sees a job at rest sees all its updates. The
         second list holds the entries whose rows are locked: they must be tried again."""
         streams = [attempt.stream for attempt, _ in batch if attempt.stream is not None]
-        unwritten = self.events.finish(streams) if streams else None
+        unwritten = self.updates.finish(streams) if streams else None
         return _split(batch, lambda attempt: attempt.stream in unwritten) if unwritten else (batch, [])
 
     def _endings_of(self, batch: list[Entry], doubtful: bool) -> tuple[list[Ending], Effects]:

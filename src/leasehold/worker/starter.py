@@ -35,12 +35,12 @@ logger = logging.getLogger("leasehold.worker")
 LONGEST_TURN = 0.02
 """Longest time, in seconds, for which starting jobs may block the loop."""
 AHEAD = 0.05
-"""Seconds: plain jobs that will get a thread within this time are claimed before a thread is free."""
+"""Seconds: sync jobs that will get a thread within this time are claimed before a thread is free."""
 MOST_AHEAD = 60
 UNHURRIED = 2 * AHEAD
 """A pace at which nothing is claimed ahead."""
 LONGEST_IN_LINE = 1.0
-"""Most seconds that a plain job may wait for a thread before it is given back."""
+"""Most seconds that a sync job may wait for a thread before it is given back."""
 NO_THREAD = "no thread of its worker was free"
 
 
@@ -55,7 +55,7 @@ class Starter:
     meter: Meter
     journal: Journal
     executions: Executions
-    events: UpdateWriter
+    updates: UpdateWriter
     processes: Processes
     resources: Any
     on_freed: Callable[[], None]
@@ -72,7 +72,7 @@ class Starter:
         self._left_threads: deque[tuple[Attempt, Outcome | None, float]] = deque()
         self._collecting = False
         self._pace = UNHURRIED
-        """Seconds that a plain job takes: rises at once to the longest, falls only slowly."""
+        """Seconds that a sync job takes: rises at once to the longest, falls only slowly."""
 
     # -- start -----------------------------------------------------------------------------------------------------
     async def start(self, grants: Sequence[Grant], sent_at: float) -> None:
@@ -80,7 +80,7 @@ class Starter:
         began_at = time.monotonic()
         log_starts(grants)
         # Hold all before the first begins: it may run for long, and the leases of the others must be renewed.
-        for attempt in self._hold(grants, sent_at):
+        for attempt in self._make_attempts(grants, sent_at):
             self._begin(attempt)
             if time.monotonic() - began_at > LONGEST_TURN:
                 # Handlers may compute before they first wait. Let others have the loop in between.
@@ -90,7 +90,7 @@ class Starter:
     def start_one(self, grant: Grant, sent_at: float) -> Attempt:
         """Start a job that was granted to this worker outside its queues. Call this on the loop."""
         log_starts([grant])
-        (attempt,) = self._hold([grant], sent_at)
+        (attempt,) = self._make_attempts([grant], sent_at)
         self._begin(attempt)
         return attempt
 
@@ -104,10 +104,10 @@ class Starter:
             # Another worker must watch an execution that may be alive; the job must not run again beside it.
             self.settler.put(attempt, Detached(reason) if grant.execution_site else HandedBack(reason))
 
-    def _hold(self, grants: Sequence[Grant], sent_at: float) -> list[Attempt]:
+    def _make_attempts(self, grants: Sequence[Grant], sent_at: float) -> list[Attempt]:
         """Make the attempts: from here on their leases are renewed and they take places; no handler has begun yet."""
         tasks, held, now = self.tasks, self.attempts.held, time.monotonic()
-        journal, events, resources = self.journal, self.events, self.resources
+        journal, updates, resources = self.journal, self.updates, self.resources
         attempts = []
         on_loop = externals = 0
         renew_at = float("inf")
@@ -116,16 +116,16 @@ class Starter:
             attempt: Attempt
             if definition.external is not None:
                 attempt = external = ExternalAttempt(
-                    grant, definition, now, sent_at, journal, events, resources
+                    grant, definition, now, sent_at, journal, updates, resources
                 )
                 external.prepare(definition.external, self.executions)
                 externals += 1
-            elif definition.in_process:
-                attempt = in_process = ProcessAttempt(grant, definition, now, sent_at, journal, events)
-                in_process.processes = self.processes
+            elif definition.in_child_process:
+                attempt = in_child = ProcessAttempt(grant, definition, now, sent_at, journal, updates)
+                in_child.processes = self.processes
             else:
-                attempt = Attempt(grant, definition, now, sent_at, journal, events, resources)
-                on_loop += definition.is_async
+                attempt = Attempt(grant, definition, now, sent_at, journal, updates, resources)
+                on_loop += definition.runs_on_loop
             if grant.seconds_left is not None:
                 attempt.deadline_at = now + grant.seconds_left
             if attempt.renew_at < renew_at:
@@ -140,7 +140,7 @@ class Starter:
 
     def _begin(self, attempt: Attempt) -> None:
         definition = attempt.definition
-        if definition.is_async and definition.external is None:
+        if definition.runs_on_loop and definition.external is None:
             start_task(self._loop, attempt, self._steps(attempt, self._ended_on_loop))
         elif isinstance(attempt, ExternalAttempt):
             self.attempts.end_of(attempt).add_done_callback(
@@ -162,7 +162,7 @@ class Starter:
 
     @property
     def thread_room(self) -> int:
-        """How many plain jobs could be started now: one for every free thread, and as many more as will soon get a
+        """How many sync jobs could be started now: one for every free thread, and as many more as will soon get a
         thread at the pace of the last jobs. Otherwise quick jobs would wait for the database most of the time."""
         ahead = min(int(AHEAD / max(self._pace, 1e-6)), MOST_AHEAD) * self.thread_count
         return self.thread_count + ahead - self.in_threads
@@ -187,7 +187,7 @@ class Starter:
 
     def _ended_on_loop(self, attempt: Attempt, outcome: Outcome | None) -> None:
         self.on_loop -= 1
-        if outcome is None or attempt.abandoned or attempt.completed:
+        if outcome is None or attempt.left_behind or attempt.completed:
             self._left(attempt, outcome)
         else:
             # `_left` and `conclude`, inlined: this runs for every job.
@@ -196,13 +196,13 @@ class Starter:
 
     def _left(self, attempt: Attempt, outcome: Outcome | None) -> None:
         self.on_freed()
-        if attempt.abandoned:
+        if attempt.left_behind:
             self.attempts.came_back(attempt)
         else:
             self.conclude(attempt, outcome)
 
     def _ended_in_thread(self, attempt: Attempt, outcome: Outcome | None) -> None:
-        """Runs in the thread."""
+        """Hand the outcome to the loop. Runs in the handler's thread."""
         self._left_threads.append((attempt, outcome, time.monotonic() - attempt.started_at))
         if not self._collecting:
             # One wake-up covers every thread that ends before the loop runs; waking it is expensive.
@@ -220,7 +220,7 @@ class Starter:
             attempt, outcome, seconds = self._left_threads.popleft()
             self._pace += (seconds - self._pace) * (1.0 if seconds > self._pace else 0.1)
             self.in_threads -= 1
-            if attempt.abandoned:
+            if attempt.left_behind:
                 self.attempts.came_back(attempt)
             else:
                 self.conclude(attempt, outcome)
@@ -235,7 +235,7 @@ class Starter:
                     attempt.grant.id,
                     outcome,
                 )
-            attempt.settled_at = time.monotonic()
+            attempt.ended_at = time.monotonic()
             log_success(attempt)
             self.meter.count([(attempt, Success())])
             self.attempts.settled([attempt], [])

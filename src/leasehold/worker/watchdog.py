@@ -26,7 +26,7 @@ logger = logging.getLogger("leasehold.worker")
 class StallWatch:
     """Checks attempts that have a `stall_after`."""
 
-    events: UpdateWriter
+    updates: UpdateWriter
     hooks: HookDispatcher
     stop: Callable[[Attempt, StopCause], None]
 
@@ -46,8 +46,8 @@ class StallWatch:
         detail = attempt.stall_text
         logger.warning("job %s: %s is stalled: %s", grant.id, grant.task, detail)
         data = {"seconds": limit, "then": attempt.on_stall}
-        stream = self.events.stream_of(attempt)
-        self.events.put(stream, STALLED, encode(data, STALLED), text=detail)
+        stream = self.updates.stream_of(attempt)
+        self.updates.put(stream, STALLED, encode(data, STALLED), text=detail)
         self.hooks.notify(
             PendingNotification(
                 STALLED, grant.id, grant.task, grant.queue, grant.attempt, grant.group, detail, data
@@ -66,7 +66,7 @@ class Watchdog:
     starter: Starter
     stalls: StallWatch
     stop_grace: float
-    on_abandoned: Callable[[], None]
+    on_left_behind: Callable[[], None]
 
     async def run(self) -> None:
         while True:
@@ -80,23 +80,23 @@ class Watchdog:
 
     def _check(self, attempt: Attempt, now: float) -> None:
         if attempt.cause is not None:
-            if now >= attempt.stopped_at + attempt.stop_timeout(self.stop_grace):
-                self._abandon(attempt)
-        elif attempt.limit_at is not None and now >= attempt.limit_at:
-            self.attempts.stop(attempt, attempt.limit_cause)
-        elif now >= attempt.lease_until:
+            if now >= attempt.stop_began_at + attempt.stop_timeout(self.stop_grace):
+                self._leave_behind(attempt)
+        elif attempt.time_out_at is not None and now >= attempt.time_out_at:
+            self.attempts.stop(attempt, attempt.time_out_cause)
+        elif now >= attempt.usable_until:
             logger.warning("job %s: its lease could not be renewed; stopping it", attempt.grant.id)
             self.attempts.stop(attempt, "unrenewed")
         elif attempt.stall_after is not None:
             self.stalls.check(attempt, now)
 
-    def _abandon(self, attempt: Attempt) -> None:
+    def _leave_behind(self, attempt: Attempt) -> None:
         logger.error(
-            "job %s: %s ignored its stop for %g s and is abandoned; it keeps a place in this worker",
+            "job %s: %s ignored its stop for %g s and is left behind; it keeps a place in this worker",
             attempt.grant.id,
             attempt.grant.task,
             self.stop_grace,
         )
-        self.attempts.abandon(attempt)
-        self.starter.conclude(attempt, attempt.without_secrets(attempt.outcome_when_abandoned()))
-        self.on_abandoned()
+        self.attempts.leave_behind(attempt)
+        self.starter.conclude(attempt, attempt.without_secrets(attempt.outcome_when_left_behind()))
+        self.on_left_behind()

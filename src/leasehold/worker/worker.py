@@ -27,7 +27,7 @@ from leasehold.tasks.definition import TaskDefinition
 from leasehold.threads import Threads
 from leasehold.worker.attempts import Attempts, Drain, closed_if_it_fails, to_its_end
 from leasehold.worker.claimer import Claimer
-from leasehold.worker.health import Health, HealthFile, judge, too_many_abandoned
+from leasehold.worker.health import Health, HealthFile, judge, too_many_left_behind
 from leasehold.worker.hooks import HookDispatcher, Hooks, make_delivery, webhook_task
 from leasehold.worker.lease_keeper import LeaseKeeper
 from leasehold.worker.logs import LogCapture, LogFields, log_queues
@@ -144,7 +144,7 @@ class Worker:
             await _threads.call(self.hook_dispatcher.register)
             for role in self._roles:
                 role.start()
-            self._coroutines = [
+            self._loop_tasks = [
                 asyncio.create_task(self._claim_until_done(), name="leasehold claimer"),
                 asyncio.create_task(self.settler.run(), name="leasehold settler"),
                 asyncio.create_task(self._watchdog.run(), name="leasehold watch"),
@@ -181,7 +181,7 @@ class Worker:
         """Set when there may be work, or a free place for it: the claimer waits for this."""
         freed = self._changed.set
         self._executor = StoreThreads()
-        self.events = UpdateWriter(store)
+        self.updates = UpdateWriter(store)
         self.hook_dispatcher = HookDispatcher(store, self._hooks, make_delivery, self._serve_webhooks)
         self.attempts = Attempts(loop, freed)
         self.keeper = LeaseKeeper(store.another(), self.attempts, lambda: self._wakeups.listens)
@@ -190,7 +190,7 @@ class Worker:
             store,
             settings.name,
             self._executor,
-            self.events,
+            self.updates,
             self.hook_dispatcher,
             self.meter,
             self.attempts.settled,
@@ -210,7 +210,7 @@ class Worker:
             meter=self.meter,
             journal=self._journal,
             executions=self._executions,
-            events=self.events,
+            updates=self.updates,
             processes=self._processes,
             resources=resources,
             on_freed=freed,
@@ -227,8 +227,10 @@ class Worker:
             changed=self._changed,
             on_work=self._wakeups.expect_more,
         )
-        stalls = StallWatch(self.events, self.hook_dispatcher, self.attempts.stop)
-        self._watchdog = Watchdog(self.attempts, self.starter, stalls, settings.stop_grace, self._abandoned)
+        stalls = StallWatch(self.updates, self.hook_dispatcher, self.attempts.stop)
+        self._watchdog = Watchdog(
+            self.attempts, self.starter, stalls, settings.stop_grace, self._on_left_behind
+        )
         self._scheduler = Scheduler(
             store, settings.name, self._tasks, self._schedules, starting=not settings.burst
         )
@@ -237,14 +239,14 @@ class Worker:
             self.keeper,
             Reaper(store, settings.sweep, self.meter),
             self._presence,
-            self.events,
+            self.updates,
             self.hook_dispatcher,
             LogFields(),
         ]
         if not self._wakeups.subscribe(lambda hint: self._received(loop, hint)):
             self._roles.append(Service("wake-ups", lambda: self._receive(loop)))
         if settings.capture_logs:
-            self._roles.append(LogCapture(self.events))
+            self._roles.append(LogCapture(self.updates))
         if settings.claims and not settings.burst:
             self._roles.append(self._scheduler)
         if self._claimer.sites and not settings.tenants:
@@ -300,9 +302,9 @@ class Worker:
             logger.info("claiming has stopped")
         self._finished.set()
 
-    def _abandoned(self) -> None:
+    def _on_left_behind(self) -> None:
         self._changed.set()
-        if too_many_abandoned(self.attempts, self.settings) and not self.gave_up:
+        if too_many_left_behind(self.attempts, self.settings) and not self.gave_up:
             self.gave_up = True
             logger.error(
                 "half of this worker's places are taken by handlers that ignore their stop: draining"
@@ -310,9 +312,9 @@ class Worker:
             self.request_drain()
 
     def _listen(self) -> Wakeups:
-        """A worker without claims needs no connection to listen on: the keeper reads the flags of its attempts."""
+        """Open the wake-ups. A worker without claims needs no connection for them: its keeper reads stop requests."""
         claims = self.settings.claims
-        return self._store.wakeups(self.settings.listen_url) if claims else self._store.near_wakeups()
+        return self._store.wakeups(self.settings.listen_url) if claims else self._store.local_wakeups()
 
     def _receive(self, loop: asyncio.AbstractEventLoop) -> float:
         hint = self._wakeups.wait(1.0)
@@ -322,7 +324,7 @@ class Worker:
 
     def _received(self, loop: asyncio.AbstractEventLoop, hint: Hint) -> None:
         if Hint.STOP in hint:
-            self.keeper.expect_flag()
+            self.keeper.expect_stop_request()
         if Hint.WORK in hint:
             self._call_on(loop, self._changed.set)
         if Hint.HOOKS in hint:
@@ -340,7 +342,7 @@ class Worker:
         health = self.health()
         if not health.ok:
             logger.error("unhealthy: %s", "; ".join(health.problems))
-        self._store.beat_worker(
+        self._store.report_worker(
             WorkerCard(
                 name=self.settings.name,
                 queues=self._claimer.queues,
@@ -362,12 +364,12 @@ class Worker:
         self._claimer.drain()
         self._finished.set()
         self._presence.nudge()
-        if not await self._drain.run(self._coroutines[0]):
+        if not await self._drain.run(self._loop_tasks[0]):
             self.gave_up = self._away = True
         self._lives = self._drain_requested = False
-        for coroutine in self._coroutines:
-            coroutine.cancel()
-        await asyncio.gather(*self._coroutines, return_exceptions=True)
+        for task in self._loop_tasks:
+            task.cancel()
+        await asyncio.gather(*self._loop_tasks, return_exceptions=True)
         self._wakeups.close()
         # All at once: with the database away each of them may hang for a while.
         await asyncio.gather(*(_threads.call(role.stop) for role in self._roles))

@@ -45,7 +45,7 @@ class UpdateWriter(Service):
 
     def stop(self) -> None:
         super().stop()
-        # Notes of abandoned handlers; those of ended ones were written before their endings.
+        # Notes of handlers left behind; those of ended ones were written before their endings.
         if self._open:
             with contextlib.suppress(StoreError):
                 self.write(list(self._open))
@@ -94,7 +94,7 @@ class UpdateWriter(Service):
         and the others do not wait for them. Raises StoreError: the notes stay for the next try."""
         locked: set[RunStream] = set()
         with self._writing:
-            targets = [(stream, stream.place) for stream in streams]
+            targets = [(stream, stream.number) for stream in streams]
             while batch := self._next_batch(targets):
                 if met := self._write(batch):
                     locked |= met
@@ -164,7 +164,7 @@ class UpdateWriter(Service):
                     locked |= self._write([(stream, notes)])
             return locked
         stream, notes = pieces[0]
-        logger.error("job %s: dropped its %r event: %s", notes.id, notes.notes[0].kind, error)
+        logger.error("job %s: dropped its %r update: %s", notes.id, notes.notes[0].kind, error)
         with self._changed:
             stream.wrote(notes)
             if not stream.notes:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Self
 
 from leasehold.runners.docker.engine import Connection, Engine
-from leasehold.runners.docker.runner import RUN
+from leasehold.runners.docker.runner import EXECUTION
 from tests.debian import find, why_not_installed
 
 IMAGE = "leasehold-busybox:1"
@@ -121,12 +121,13 @@ def recorded_starts(engine: Engine, label: str) -> Counter[str]:
     filters = json.dumps({"event": ["start"], "label": [label]})
     query = {"since": 1, "until": f"{time.time():.6f}", "filters": filters}
     reported = engine.call("GET", "/events", query).body
-    return Counter(json.loads(line)["Actor"]["Attributes"][RUN] for line in reported.splitlines())
+    return Counter(json.loads(line)["Actor"]["Attributes"][EXECUTION] for line in reported.splitlines())
 
 
 def containers(engine: Engine, label: str) -> dict[str, str]:
     """The ids of all that are there, running or not, by the names of their runs."""
     query = {"all": 1, "filters": json.dumps({"label": [label]})}
     return {
-        found["Labels"][RUN]: found["Id"] for found in engine.call("GET", "/containers/json", query).json()
+        found["Labels"][EXECUTION]: found["Id"]
+        for found in engine.call("GET", "/containers/json", query).json()
     }

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from leasehold.errors import InvalidInput
-from leasehold.runners.contract import Collected, Phase, Start, State
+from leasehold.runners.contract import Collected, ExecutionState, Phase, Start
 from leasehold.runners.docker.engine import Engine, Reply
-from leasehold.runners.docker.runner import RUN, DockerRunner
+from leasehold.runners.docker.runner import EXECUTION, DockerRunner
 from leasehold.runners.docker.spec import ContainerSpec, Mount
 from tests.runners.conformance import ended, follow, mark, starts, until, wait_for
 from tests.runners.docker.engine import PrivateEngine
@@ -52,7 +52,7 @@ def test_a_container_gets_its_inputs_its_variables_and_no_others(lab, monkeypatc
 def test_labels_are_the_users_and_ours(lab):
     run(lab, "true", labels={"team": "billing"})
     labels = lab.facts("a.1")["Config"]["Labels"]
-    assert (labels["team"], labels[RUN]) == ("billing", "a.1")
+    assert (labels["team"], labels[EXECUTION]) == ("billing", "a.1")
 
 
 def test_there_is_no_shell_and_the_entry_point_can_be_chosen(lab):
@@ -82,7 +82,7 @@ def test_a_container_killed_for_memory_says_so_in_words(lab):
     assert left.code == -9
     assert left.reason is not None
     assert "more memory than its limit of 16MB" in left.reason
-    assert lab.runner().probe_many(["a.1"]) == {"a.1": State(Phase.EXITED, -9)}
+    assert lab.runner().probe_many(["a.1"]) == {"a.1": ExecutionState(Phase.EXITED, -9)}
 
 
 def test_a_read_only_container_can_write_its_result_and_to_tmp_alone(lab):
@@ -110,7 +110,7 @@ def test_files_of_the_host_that_the_runner_does_not_allow_are_refused(lab, runne
     for source in (Path("/etc"), tmp_path / "way-out", tmp_path / "..", Path("/")):
         with pytest.raises(InvalidInput, match="mounts_allowed"):
             runner.ensure_started("a.1", 1, lab.spec("true", mounts=[Mount(source, "/host")]))
-    assert runner.probe("a.1") == State(Phase.ABSENT)
+    assert runner.probe("a.1") == ExecutionState(Phase.ABSENT)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_files_of_the_host_that_the_runner_does_not_allow_are_refused(lab, runne
         ({"entrypoint": "sh"}, "entrypoint"),
         ({"env": {"A=B": "c"}}, "env"),
         ({"pass_env": "PATH"}, "pass_env"),
-        ({"labels": {"leasehold.run": "x"}}, "labels"),
+        ({"labels": {"leasehold.execution": "x"}}, "labels"),
         ({"memory": "5MB"}, "memory"),
         ({"memory": "lots"}, "memory"),
         ({"cpus": 0}, "cpus"),
@@ -266,7 +266,10 @@ def test_many_runs_are_one_question_to_the_engine(lab, runner):
     for name in names:
         runner.ensure_started(name, 1, lab.spec(wait_for("go")))
     runner.engine = engine = CountingEngine(runner.engine.host)
-    assert set(runner.probe_many([*names, "d.1"]).values()) == {State(Phase.RUNNING), State(Phase.ABSENT)}
+    assert set(runner.probe_many([*names, "d.1"]).values()) == {
+        ExecutionState(Phase.RUNNING),
+        ExecutionState(Phase.ABSENT),
+    }
     assert engine.calls == ["/containers/json"]
 
 
@@ -280,7 +283,7 @@ def test_a_run_that_ends_with_its_engine_is_not_started_again(lab, runner, docke
             runner.probe("a.1")
     finally:
         docker_engine.start()
-    assert ended(runner, "a.1") == State(Phase.EXITED, 3)
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, 3)
     assert runner.ensure_started("a.1", 2, spec) is Start.FOUND
     assert starts(lab, "a") == 1
 

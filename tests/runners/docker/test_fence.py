@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from leasehold.runners.contract import CannotStart, NothingToCollect, Phase, Start, State
+from leasehold.runners.contract import CannotStart, ExecutionState, NothingToCollect, Phase, Start
 from leasehold.runners.docker import runner
 from leasehold.runners.docker.engine import Engine, Reply
-from leasehold.runners.docker.runner import RUN, SITE, TRY, DockerRunner
+from leasehold.runners.docker.runner import EXECUTION, SITE, TRY, DockerRunner
 from tests.runners.conformance import ended, mark, starts, until, wait_for
 from tests.runners.docker.engine import IMAGE
 from tests.runners.docker.lab import DockerLab
@@ -106,9 +106,9 @@ def test_a_run_whose_starter_froze_is_started_by_another(lab, runner, freeze, mo
     monkeypatch.setattr("leasehold.runners.docker.runner.TWIN_PATIENCE", 0.2)
     late = freeze(moment, "a.1", 1, "exit 1")
     assert runner.ensure_started("a.1", token, lab.spec(f"{mark('a')}; exit 4")) is Start.STARTED
-    assert ended(runner, "a.1") == State(Phase.EXITED, 4)
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, 4)
     assert late.notify_workers() is (Start.FOUND if token == 1 else Start.FENCED)
-    assert runner.probe("a.1") == State(Phase.EXITED, 4)
+    assert runner.probe("a.1") == ExecutionState(Phase.EXITED, 4)
     assert starts(lab, "a") == 1
 
 
@@ -128,7 +128,7 @@ def test_a_starter_and_who_replaces_its_container_do_not_both_start(
     if first is Start.STARTED:  # an exited container is deleted without a word
         ended(runner, "a.1")
     assert [first, adopter.notify_workers()].count(Start.STARTED) == 1
-    assert ended(runner, "a.1") == State(Phase.EXITED, 4)
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, 4)
     assert starts(lab, "a") == 1
 
 
@@ -139,7 +139,7 @@ def test_who_froze_before_a_run_that_was_removed_by_hand_does_not_start_it_again
     ended(runner, "a.1")
     lab.delete_by_hand("a.1")
     assert late.notify_workers() is (Start.FOUND if token == 1 else Start.FENCED)
-    assert runner.probe("a.1") == State(Phase.VANISHED)
+    assert runner.probe("a.1") == ExecutionState(Phase.VANISHED)
     assert starts(lab, "a") == 1
 
 
@@ -147,16 +147,16 @@ def test_a_run_whose_container_is_just_being_replaced_has_not_vanished(lab, runn
     late = freeze("before start", "a.1", 1, "true")
     prober = freeze_in(lambda runner: runner.probe("a.1"), "before inspect", "after inspect")
     adopter = freeze("before create", "a.1", 2, wait_for("go"))
-    assert runner.probe("a.1") == State(Phase.CREATED)
+    assert runner.probe("a.1") == ExecutionState(Phase.CREATED)
     prober.thaw_until_the_next_moment()  # it has seen the mark of the first container, and that there is none
     assert (adopter.notify_workers(), late.notify_workers()) == (Start.STARTED, Start.FENCED)
-    assert prober.notify_workers() == State(Phase.RUNNING)
+    assert prober.notify_workers() == ExecutionState(Phase.RUNNING)
 
 
 def test_a_try_that_was_closed_cannot_be_marked_as_started(tmp_path):
     entry = runner.open_try(tmp_path, 1)
     runner.close(tmp_path, entry)
-    assert runner.mark_started(tmp_path, entry) is False
+    assert runner.mark_try_started(tmp_path, entry) is False
     assert runner.read_marks(tmp_path).started == frozenset()
 
 
@@ -164,7 +164,7 @@ def test_a_starter_that_froze_after_the_start_has_started_it(lab, runner, freeze
     late = freeze("after start", "a.1", 1, f"{mark('a')}; exit 4")
     assert runner.ensure_started("a.1", 2, lab.spec(mark("a"))) is Start.FOUND
     assert late.notify_workers() is Start.STARTED
-    assert ended(runner, "a.1") == State(Phase.EXITED, 4)
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, 4)
     assert starts(lab, "a") == 1
 
 
@@ -175,7 +175,7 @@ def test_who_froze_before_the_run_was_settled_and_removed_starts_nothing(lab, ru
     ended(runner, "a.1")
     assert runner.remove("a.1") is True
     assert late.notify_workers() is Start.FENCED
-    assert runner.probe("a.1") == State(Phase.TOMBSTONE)
+    assert runner.probe("a.1") == ExecutionState(Phase.TOMBSTONE)
     assert runner.engine.call("GET", "/containers/json", {"all": 1}).json() == []
     assert starts(lab, "late") == 0
 
@@ -187,10 +187,10 @@ def test_who_froze_before_a_stop_starts_nothing_after_it(lab, runner, freeze, mo
     if verb == "stop":
         runner.stop("a.1", 10)
     else:
-        assert runner.tombstone("a.1") == State(Phase.TOMBSTONE)
-    assert runner.probe_many(["a.1"]) == {"a.1": State(Phase.TOMBSTONE)}
+        assert runner.tombstone("a.1") == ExecutionState(Phase.TOMBSTONE)
+    assert runner.probe_many(["a.1"]) == {"a.1": ExecutionState(Phase.TOMBSTONE)}
     assert late.notify_workers() is Start.FENCED
-    assert runner.probe("a.1") == State(Phase.TOMBSTONE)
+    assert runner.probe("a.1") == ExecutionState(Phase.TOMBSTONE)
     assert starts(lab, "late") == 0
 
 
@@ -202,12 +202,12 @@ def test_a_live_container_removed_by_hand_has_vanished_and_is_not_started_again(
     runner.ensure_started("a.1", 1, spec)
     until(lambda: starts(lab, "a"))
     lab.delete_by_hand("a.1")
-    assert runner.probe("a.1") == State(Phase.VANISHED)
-    assert runner.probe_many(["a.1"]) == {"a.1": State(Phase.VANISHED)}
+    assert runner.probe("a.1") == ExecutionState(Phase.VANISHED)
+    assert runner.probe_many(["a.1"]) == {"a.1": ExecutionState(Phase.VANISHED)}
     assert runner.ensure_started("a.1", 2, spec) is Start.FOUND
     with pytest.raises(NothingToCollect, match="vanished"):
         runner.collect("a.1")
-    assert runner.tombstone("a.1") == State(Phase.TOMBSTONE)
+    assert runner.tombstone("a.1") == ExecutionState(Phase.TOMBSTONE)
     assert starts(lab, "a") == 1
 
 
@@ -215,16 +215,16 @@ def test_an_exited_container_removed_by_hand_has_vanished(lab, runner):
     runner.ensure_started("a.1", 1, lab.spec("true"))
     ended(runner, "a.1")
     lab.delete_by_hand("a.1")
-    assert runner.probe("a.1") == State(Phase.VANISHED)
+    assert runner.probe("a.1") == ExecutionState(Phase.VANISHED)
     assert runner.remove("a.1") is True
-    assert runner.probe("a.1") == State(Phase.TOMBSTONE)
+    assert runner.probe("a.1") == ExecutionState(Phase.TOMBSTONE)
 
 
 def test_a_container_removed_by_hand_before_its_start_is_made_again(lab, runner, freeze):
     late = freeze("before start", "a.1", 1, f"{mark('a')}; exit 4")
     lab.delete_by_hand("a.1")
     assert late.notify_workers() is Start.STARTED
-    assert ended(runner, "a.1") == State(Phase.EXITED, 4)
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, 4)
     assert starts(lab, "a") == 1
 
 
@@ -241,10 +241,10 @@ def test_a_container_removed_by_hand_before_its_start_is_made_again(lab, runner,
 def test_what_the_engine_refuses_has_not_run_and_may_be_tried_again(lab, runner, settings, reported):
     with pytest.raises(CannotStart, match=reported):
         runner.ensure_started("a.1", 1, lab.spec("true", **settings))
-    assert runner.probe("a.1") == State(Phase.CREATED)
+    assert runner.probe("a.1") == ExecutionState(Phase.CREATED)
     assert runner.engine.call("GET", "/containers/json", {"all": 1}).json() == []
     assert runner.ensure_started("a.1", 1, lab.spec("exit 4")) is Start.STARTED
-    assert ended(runner, "a.1") == State(Phase.EXITED, 4)
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, 4)
 
 
 # -- stop
@@ -255,7 +255,7 @@ def test_a_program_that_knows_no_signals_ends_at_once_when_it_is_stopped(lab, ru
     runner.ensure_started("a.1", 1, lab.spec(f"{mark('a')}; exec sleep 600"))
     until(lambda: starts(lab, "a"))
     runner.stop("a.1", 60)
-    assert ended(runner, "a.1") == State(Phase.EXITED, -15)
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, -15)
 
 
 def test_a_stop_that_the_engine_has_forgotten_is_finished_by_a_later_call(lab, runner):
@@ -265,7 +265,7 @@ def test_a_stop_that_the_engine_has_forgotten_is_finished_by_a_later_call(lab, r
         '{"until": 1.0, "is_requested": true}'
     )  # as if it was restarted
     runner.stop("a.1", 60)
-    assert ended(runner, "a.1") == State(Phase.EXITED, -9)
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, -9)
 
 
 # -- strangers
@@ -282,7 +282,7 @@ def make(runner: DockerRunner, labels: dict[str, str], is_started: bool) -> str:
 @pytest.mark.parametrize("is_started", [False, True], ids=["created", "running"])
 def test_a_container_that_nobody_looks_after_is_swept(lab, runner, is_started):
     site = (runner.folder / ".site").read_text()
-    ours = make(runner, {SITE: site, RUN: "lost.1", TRY: "1.abc"}, is_started)
+    ours = make(runner, {SITE: site, EXECUTION: "lost.1", TRY: "1.abc"}, is_started)
     others = make(runner, {SITE: "another"}, is_started)
     assert runner.sweep(3600) == 0
     assert runner.sweep(-3600) == 1
@@ -296,7 +296,7 @@ def test_a_run_that_is_looked_after_is_not_swept(lab, runner):
     runner.ensure_started("b.1", 1, lab.spec("true"))
     ended(runner, "b.1")
     assert lab.runner().sweep(-3600) == 0
-    assert runner.probe("a.1") == State(Phase.RUNNING)
+    assert runner.probe("a.1") == ExecutionState(Phase.RUNNING)
     assert runner.collect("b.1").code == 0
 
 

@@ -19,10 +19,10 @@ def test_health_is_0_with_a_live_worker_and_1_without(app, here):
         ("workers", "bad"),
     ]
     store = app.__internals__.store
-    store.beat_worker(WorkerCard(name="embedded", queues=(), tasks=("work",)))
-    store.beat_worker(WorkerCard(name="leaving", queues=("default",), tasks=("work",), draining=True))
+    store.report_worker(WorkerCard(name="embedded", queues=(), tasks=("work",)))
+    store.report_worker(WorkerCard(name="leaving", queues=("default",), tasks=("work",), draining=True))
     assert here("workers", "health").code == 1, "neither takes jobs from a queue"
-    store.beat_worker(WorkerCard(name="alive", queues=("default",), tasks=("work",)))
+    store.report_worker(WorkerCard(name="alive", queues=("default",), tasks=("work",)))
     assert (here("workers", "health", "--json").json["ok"], here("workers", "health").code) == (True, 0)
 
 

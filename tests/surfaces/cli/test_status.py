@@ -42,8 +42,8 @@ def test_jobs_workers_halted_lanes_and_questions_are_counted(app, here):
     (grant,) = store.claim("host:1:aa", ["default"], 1)
     end(store, grant, QuestionAsked("login", "Who are you?"))
     app.queues.pause("default", reason="deploy", actor="ann")
-    store.beat_worker(a_worker("host:1:aa", draining=False))
-    store.beat_worker(a_worker("host:2:bb", draining=True))
+    store.report_worker(a_worker("host:1:aa", draining=False))
+    store.report_worker(a_worker("host:2:bb", draining=True))
     found = here("status", "--json").json
     assert found["jobs"] == {"queued": 3, "waiting": 1, "failed": 1}
     assert (found["workers"], found["running"], found["places"], found["draining"]) == (2, 2, 40, 1)

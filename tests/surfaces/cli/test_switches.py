@@ -34,7 +34,7 @@ def test_queues_show_counts_by_state_and_live_workers(app, here):
         app.enqueue("work", queue="q1")
     app.enqueue("in_lane", {"lane": "t1"}, queue="q1")
     app.__internals__.store.claim("host:1:aa", ["q1"], 1)
-    app.__internals__.store.beat_worker(WorkerCard("host:1:aa", ("q1",), ("work",)))
+    app.__internals__.store.report_worker(WorkerCard("host:1:aa", ("q1",), ("work",)))
     rows = {r["task"]: r for r in here("queues", "--json").lines if r["queue"] == "q1"}
     counts = [sum(r["counts"].get(state, 0) for r in rows.values()) for state in ("queued", "running")]
     assert counts == [3, 1]

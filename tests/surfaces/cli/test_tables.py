@@ -136,7 +136,7 @@ def busy(app):
     (grant,) = store.claim(f"{LONG}:4711:fc3232058eac", ["default"], 1)
     assert grant.id == asker.id
     end(store, grant, QuestionAsked("login", ERROR))
-    store.beat_worker(
+    store.report_worker(
         WorkerCard(
             name=f"{LONG}:4711:fc3232058eac",
             queues=(LONG, "default"),

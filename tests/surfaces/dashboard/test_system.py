@@ -25,7 +25,7 @@ def test_health_version_and_tasks_are_shown(app: Leasehold, viewer: Viewer, back
     assert f"schema version {app.__internals__.store.schema_version()}" in text
     assert "no live worker" in text
     assert "of the database" in text
-    app.__internals__.store.beat_worker(WorkerCard("w1", ("default",), ("add",)))
+    app.__internals__.store.report_worker(WorkerCard("w1", ("default",), ("add",)))
     assert "1 live" in viewer.page("/system")
     assert "lane <bdi>{name}</bdi>" in text
     assert "sensitive <bdi>key</bdi>" in text

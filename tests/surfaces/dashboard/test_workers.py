@@ -20,10 +20,10 @@ HOSTILE = "<script>alert(1)</script>\u202e\"'/&"
 def test_it_tells_who_works_and_who_is_about_to_leave(app: Leasehold, viewer: Viewer):
     store = app.__internals__.store
     assert "No live workers" in viewer.page("/workers")
-    store.beat_worker(
+    store.report_worker(
         WorkerCard("host:1", ("default", "agents"), ("add",), concurrency=8, running=3, version="1.2")
     )
-    store.beat_worker(WorkerCard("host:2", ("default",), ("add",), concurrency=2, draining=True))
+    store.report_worker(WorkerCard("host:2", ("default",), ("add",), concurrency=2, draining=True))
     text = viewer.page("/workers")
     assert "<span>Workers</span><b>2</b>" in text
     assert "<span>Draining</span><b>1</b>" in text
@@ -37,7 +37,7 @@ def test_it_tells_who_works_and_who_is_about_to_leave(app: Leasehold, viewer: Vi
 
 def test_a_worker_that_was_not_seen_for_long_is_marked(app: Leasehold):
     store = app.__internals__.store
-    store.beat_worker(WorkerCard("host:1", ("default",), ("add",), concurrency=2))
+    store.report_worker(WorkerCard("host:1", ("default",), ("add",), concurrency=2))
     (card,) = store.list_workers()
     assert card.seen_at is not None
     assert look_of(card, card.seen_at).word == "ready"
@@ -84,7 +84,7 @@ def test_an_orphan_stands_first_and_is_given_up_by_an_admin_alone(
     assert text.index(f"execution-{orphan.id}") < text.index(f"execution-{watched.id}")
     assert "no live worker at its site" in text
     assert text.count("/do/job.abandon") == 1, "what is watched cannot be given up"
-    store.beat_worker(WorkerCard("host:3", ("default",), ("add",), sites=("machine-1",)))
+    store.report_worker(WorkerCard("host:3", ("default",), ("add",), sites=("machine-1",)))
     assert "will adopt it" in admin.page("/workers")
     for one in (viewer, operator):
         assert "/do/job.abandon" not in one.page("/workers")
@@ -98,7 +98,7 @@ def test_an_orphan_stands_first_and_is_given_up_by_an_admin_alone(
 
 def test_names_are_shown_and_do_nothing(app: Leasehold, viewer: Viewer):
     store = app.__internals__.store
-    store.beat_worker(WorkerCard(HOSTILE, ("default",), (HOSTILE,), concurrency=1, version=HOSTILE))
+    store.report_worker(WorkerCard(HOSTILE, ("default",), (HOSTILE,), concurrency=1, version=HOSTILE))
     run_external(store, HOSTILE, site=HOSTILE, task="add", policy=ADOPT)
     text = viewer.page("/workers", worker=HOSTILE)
     assert "<script>alert" not in text
@@ -107,7 +107,7 @@ def test_names_are_shown_and_do_nothing(app: Leasehold, viewer: Viewer):
 
 def test_a_token_of_some_queues_sees_what_is_in_them(app: Leasehold, dashboard: Dashboard):
     store = app.__internals__.store
-    store.beat_worker(WorkerCard("host:1", ("default",), ("add",)))
+    store.report_worker(WorkerCard("host:1", ("default",), ("add",)))
     mine = run_external(store, "host:1", task="add", policy=ADOPT, queue="agents")
     others = run_external(store, "host:1", task="add", policy=ADOPT, queue="default")
     text = dashboard.viewer("admin", queues=["agent*"]).page("/workers")

@@ -49,7 +49,7 @@ def _app() -> Leasehold:
 def app(_app: Leasehold, backend: Backend) -> Iterator[Leasehold]:
     """One for all tests, moved to the store of each: making the routes takes longer than most tests do."""
     internals = _app.__internals__
-    with internals.moved_to(replace(internals.place, url=backend.url, schema=backend.schema)):
+    with internals.moved_to(replace(internals.location, url=backend.url, schema=backend.schema)):
         for card in internals.store.list_workers(1e9):
             internals.store.forget_worker(card.name)
         yield _app

@@ -324,7 +324,7 @@ def test_a_token_of_one_tenant_need_not_name_it(app: Leasehold, server: Server):
 
 @pytest.mark.usefixtures("tenants")
 def test_the_other_tenants_of_a_worker_are_not_told(app: Leasehold, server: Server):
-    app.__internals__.store.beat_worker(WorkerCard("w", ("default",), ("add",), tenants=("acme", "beta")))
+    app.__internals__.store.report_worker(WorkerCard("w", ("default",), ("add",), tenants=("acme", "beta")))
     beta = server.client(token=server.token("admin", tenants=["beta"]))
     everybody = server.client(token=server.token("admin", tenants=["*"]), **{"Leasehold-Tenant": "beta"})
     assert [card["tenants"] for card in beta.get("/v1/workers").json()] == [["beta"]]

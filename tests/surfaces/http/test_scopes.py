@@ -155,7 +155,7 @@ def test_a_question_is_listed_and_answered(app: Leasehold, admin: httpx2.Client)
 
 
 def test_workers_are_listed(app: Leasehold, admin: httpx2.Client):
-    app.__internals__.store.beat_worker(WorkerCard("w1", ("default",), ("add",), concurrency=3))
+    app.__internals__.store.report_worker(WorkerCard("w1", ("default",), ("add",), concurrency=3))
     (worker,) = admin.get("/v1/workers").json()
     assert (worker["name"], worker["queues"], worker["concurrency"]) == ("w1", ["default"], 3)
 
@@ -183,5 +183,5 @@ def test_it_is_ready_only_while_the_database_can_be_used(app: Leasehold, backend
 def test_with_a_worker_of_its_own_it_is_ready_only_while_one_lives(app, listen: Callable[[FastAPI], Server]):
     client = listen(create_app(app, needs_worker=True)).client()
     assert client.get("/readyz").status_code == 503
-    app.__internals__.store.beat_worker(WorkerCard("w1", ("default",), ("add",)))
+    app.__internals__.store.report_worker(WorkerCard("w1", ("default",), ("add",)))
     assert client.get("/readyz").json()["checks"]["workers"] == "ok"

@@ -21,7 +21,7 @@ from tests.surfaces.serving import Server, listening
 def app(backend: Backend) -> Iterator[Leasehold]:
     app = make_app()
     internals = app.__internals__
-    with internals.moved_to(replace(internals.place, url=backend.url, schema=backend.schema)):
+    with internals.moved_to(replace(internals.location, url=backend.url, schema=backend.schema)):
         yield app
 
 

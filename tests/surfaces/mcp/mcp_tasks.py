@@ -71,8 +71,8 @@ def app_of_environment() -> Leasehold:
     internals = made.__internals__
     from dataclasses import replace
 
-    internals.place = replace(
-        internals.place, url=os.environ["LEASEHOLD_URL"], schema=os.environ["LEASEHOLD_SCHEMA"]
+    internals.location = replace(
+        internals.location, url=os.environ["LEASEHOLD_URL"], schema=os.environ["LEASEHOLD_SCHEMA"]
     )
     return made
 

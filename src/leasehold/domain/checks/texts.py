@@ -112,13 +112,13 @@ def checked_names(names: Names, field: str) -> tuple[str, ...] | None:
 
 
 def fill_template(
-    template: str, arguments: Mapping[str, Any], field: str, long_names: dict[str, str] | None = None
+    template: str, arguments: Mapping[str, Any], field: str, full_names: dict[str, str] | None = None
 ) -> str:
-    """Fill the template; the result has the form that stores keep. `long_names` gets the full name if it was cut."""
-    whole = template.format_map(arguments)
-    name = storable_name(whole, field)
-    if long_names is not None and name != whole:
-        long_names[name] = whole
+    """Fill the template; the result has the form that stores keep. `full_names` gets the full name if it was cut."""
+    full = template.format_map(arguments)
+    name = storable_name(full, field)
+    if full_names is not None and name != full:
+        full_names[name] = full
     return name
 
 

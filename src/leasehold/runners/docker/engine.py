@@ -156,7 +156,7 @@ class Connection(http.client.HTTPConnection):
 
 # -- logs --------------------------------------------------------------------------------------------------------------
 # The engine has no offsets, and does not say how much it has dropped: it returns the last messages, or those since a
-# given time. So a reader leaves an anchor in the execution's folder, "everything up to this message ends at that
+# given time. So a reader leaves a log mark in the execution's folder, "everything up to this message ends at that
 # offset", and the next reader, perhaps another worker, counts from there.
 
 LOG_TAIL = 64 * 1024
@@ -184,7 +184,7 @@ class Message:
 
 
 @frozen
-class Anchor:
+class LogMark:
     """The offset at which the stream ends, up to this time and including the first `nth` messages of this time."""
 
     end: int
@@ -192,7 +192,7 @@ class Anchor:
     nth: int
 
     def newer(self, messages: Iterable[Message]) -> Iterator[Message]:
-        """Yield the messages after the anchor. If the anchor's message was dropped, all kept messages are newer."""
+        """Yield the messages after the mark. If the mark's message was dropped, all kept messages are newer."""
         to_skip = self.nth
         for message in messages:
             if message.at == self.at and to_skip:
@@ -201,7 +201,7 @@ class Anchor:
                 yield message
 
 
-LOG_BEGIN = Anchor(0, 0, 0)
+LOG_BEGIN = LogMark(0, 0, 0)
 
 
 class Logs:
@@ -211,48 +211,50 @@ class Logs:
         self._engine = engine
         self._glance: tuple[str, Stream, float, list[Message]] | None = None
 
-    def read(self, container: str, run: Path, stream: Stream, offset: int, limit: int) -> tuple[bytes, int]:
-        """Read part of a stream. `container` is a name or id, and `run` the folder that holds the anchors."""
-        anchor = _read_anchor(run, stream)
-        messages = self._from(container, stream, anchor, offset)
-        if offset < anchor.end:
+    def read(
+        self, container: str, folder: Path, stream: Stream, offset: int, limit: int
+    ) -> tuple[bytes, int]:
+        """Read part of a stream. `container` is a name or id, and `folder` the one that holds the log marks."""
+        mark = _read_mark(folder, stream)
+        messages = self._from(container, stream, mark, offset)
+        if offset < mark.end:
             older = [message for message in messages if message.stream == stream]
-            newer = list(anchor.newer(older))
-            at = anchor.end - _length(older[: len(older) - len(newer)])
+            newer = list(mark.newer(older))
+            at = mark.end - _length(older[: len(older) - len(newer)])
             data, offset, _ = _cut(older, at, offset, limit)
             return data, offset
-        seen = list(_until_full(messages, stream, anchor, offset + limit))
-        newer = list(anchor.newer(message for message in seen if message.stream == stream))
-        data, after, whole = _cut(newer, anchor.end, offset, limit)
-        moved = _move(anchor, whole)
+        seen = list(_until_full(messages, stream, mark, offset + limit))
+        newer = list(mark.newer(message for message in seen if message.stream == stream))
+        data, after, whole = _cut(newer, mark.end, offset, limit)
+        moved = _move(mark, whole)
         if len(whole) == len(newer) and seen:
             moved = _move_with_the_other(moved, max(message.at for message in seen) - LOG_SETTLED_AFTER)
-        if moved != anchor:
-            _leave_anchor(run, stream, moved)
+        if moved != mark:
+            _leave_mark(folder, stream, moved)
         return data, after
 
-    def output(self, container: str, run: Path, stream: Stream, limit: int) -> Output:
+    def output(self, container: str, folder: Path, stream: Stream, limit: int) -> Output:
         """Return the output at the end. `limit` is what the engine keeps of the log before it drops its oldest file."""
         everything = list(self._messages(container, {}))
         own = [message for message in everything if message.stream == stream]
-        anchor = _read_anchor(run, stream)
-        size = anchor.end + _length(anchor.newer(own))
+        mark = _read_mark(folder, stream)
+        size = mark.end + _length(mark.newer(own))
         tail = b"".join(message.text for message in own)[-LOG_TAIL:]
         may_be_cut = _length(everything) + MESSAGE_OVERHEAD * len(everything) >= limit
         return Output(tail.decode(errors="replace"), size, is_cut=len(tail) < size or may_be_cut)
 
-    def _from(self, container: str, stream: Stream, anchor: Anchor, offset: int) -> Iterable[Message]:
-        """Return all messages from the anchor on; if the offset is before the anchor, all messages."""
-        if offset < anchor.end:
+    def _from(self, container: str, stream: Stream, mark: LogMark, offset: int) -> Iterable[Message]:
+        """Return all messages from the mark on; if the offset is before the mark, all messages."""
+        if offset < mark.end:
             return self._messages(container, {})
         glance = self._take_glance(container, stream)
         # With fewer messages, this is the whole log. An older message of the stream, or a much older one of the other,
-        # shows that nothing after the anchor is missing.
-        is_enough = len(glance) < GLANCE or glance[0].at < anchor.at - LOG_SETTLED_AFTER
-        if is_enough or any(message.at < anchor.at for message in glance if message.stream == stream):
+        # shows that nothing after the mark is missing.
+        is_enough = len(glance) < GLANCE or glance[0].at < mark.at - LOG_SETTLED_AFTER
+        if is_enough or any(message.at < mark.at for message in glance if message.stream == stream):
             return glance
-        since = f"{anchor.at // 10**9}.{anchor.at % 10**9:09}"
-        return self._messages(container, {"since": since} if anchor.at else {})
+        since = f"{mark.at // 10**9}.{mark.at % 10**9:09}"
+        return self._messages(container, {"since": since} if mark.at else {})
 
     def _take_glance(self, container: str, stream: Stream) -> list[Message]:
         last, self._glance = self._glance, None
@@ -268,19 +270,19 @@ class Logs:
         return glance
 
     def _messages(self, container: str, query: Mapping[str, object]) -> Iterator[Message]:
-        requested = {"stdout": 1, "stderr": 1, "timestamps": 1, **query}
-        with contextlib.closing(self._engine.frames(f"/containers/{container}/logs", requested)) as frames:
+        parameters = {"stdout": 1, "stderr": 1, "timestamps": 1, **query}
+        with contextlib.closing(self._engine.frames(f"/containers/{container}/logs", parameters)) as frames:
             for number, content in frames:
                 at, _, text = content.partition(b" ")
                 yield Message(_STREAMS[number], _nanoseconds(at.decode()), text)
 
 
-def _until_full(messages: Iterable[Message], stream: Stream, anchor: Anchor, end: int) -> Iterator[Message]:
+def _until_full(messages: Iterable[Message], stream: Stream, mark: LogMark, end: int) -> Iterator[Message]:
     """Yield only as many messages as it takes to reach this offset: the rest is not fetched."""
-    at = anchor.end
+    at = mark.end
     for message in messages:
         yield message
-        if message.stream == stream and message.at > anchor.at:
+        if message.stream == stream and message.at > mark.at:
             at += len(message.text)
             if at >= end:
                 return
@@ -302,36 +304,36 @@ def _cut(messages: Iterable[Message], at: int, offset: int, limit: int) -> tuple
     return data, offset + len(data), whole
 
 
-def _move(anchor: Anchor, whole: list[Message]) -> Anchor:
-    """Return the anchor after these messages."""
+def _move(mark: LogMark, whole: list[Message]) -> LogMark:
+    """Return the mark after these messages."""
     if not whole:
-        return anchor
+        return mark
     at = whole[-1].at
-    nth = sum(message.at == at for message in whole) + (anchor.nth if at == anchor.at else 0)
-    return Anchor(anchor.end + _length(whole), at, nth)
+    nth = sum(message.at == at for message in whole) + (mark.nth if at == mark.at else 0)
+    return LogMark(mark.end + _length(whole), at, nth)
 
 
-def _move_with_the_other(anchor: Anchor, at: int) -> Anchor:
-    """Move a silent stream's anchor with the other stream: otherwise every read would search the whole log."""
-    return Anchor(anchor.end, at, 0) if at > anchor.at else anchor
+def _move_with_the_other(mark: LogMark, at: int) -> LogMark:
+    """Move a silent stream's mark with the other stream: otherwise every read would search the whole log."""
+    return LogMark(mark.end, at, 0) if at > mark.at else mark
 
 
 def _length(messages: Iterable[Message]) -> int:
     return sum(len(message.text) for message in messages)
 
 
-def _read_anchor(run: Path, stream: Stream) -> Anchor:
+def _read_mark(folder: Path, stream: Stream) -> LogMark:
     try:
-        return Anchor(*json.loads((run / f"anchor.{stream}").read_text()))
+        return LogMark(*json.loads((folder / f"log_mark.{stream}").read_text()))
     except FileNotFoundError:
         return LOG_BEGIN
 
 
-def _leave_anchor(run: Path, stream: Stream, anchor: Anchor) -> None:
+def _leave_mark(folder: Path, stream: Stream, mark: LogMark) -> None:
     with contextlib.suppress(FileNotFoundError):  # the execution was removed
-        unfinished = run / f".anchor.{secrets.token_hex(6)}"
-        unfinished.write_text(json.dumps([anchor.end, anchor.at, anchor.nth]))
-        unfinished.rename(run / f"anchor.{stream}")
+        unfinished = folder / f".log_mark.{secrets.token_hex(6)}"
+        unfinished.write_text(json.dumps([mark.end, mark.at, mark.nth]))
+        unfinished.rename(folder / f"log_mark.{stream}")
 
 
 def _nanoseconds(at: str) -> int:

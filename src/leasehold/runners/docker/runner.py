@@ -25,11 +25,11 @@ from leasehold.domain.frozen import frozen
 from leasehold.runners.contract import (
     CannotStart,
     Collected,
+    ExecutionState,
     NothingToCollect,
     Phase,
     Runner,
     Start,
-    State,
     Stream,
 )
 from leasehold.runners.docker.engine import Engine, Logs
@@ -56,7 +56,7 @@ from leasehold.runners.execution_folder import (
 START_TIMEOUT = 30.0
 TWIN_PATIENCE = 2.0
 """Seconds to wait for another starter with the same token that has made the container and not started it yet."""
-SITE, RUN, TRY, OUTPUTS = "leasehold.site", "leasehold.run", "leasehold.try", "leasehold.outputs"
+SITE, EXECUTION, TRY, OUTPUTS = "leasehold.site", "leasehold.execution", "leasehold.try", "leasehold.outputs"
 """Labels of our containers."""
 
 _EXITED = re.compile(r"Exited \((\d+)\)")
@@ -67,7 +67,7 @@ _GOING = ("removing", "dead")
 @frozen
 class Container:
     id: str
-    entry: str
+    try_id: str
     """The try that made the container: see the fence below."""
     status: str
     """"created" means that it has never run."""
@@ -110,7 +110,7 @@ class DockerRunner(Runner[ContainerSpec]):
         self._allowed.check(spec)
         assert self.site
         folder.mkdir(mode=0o700, exist_ok=True)
-        raise_to(folder, token)  # raise the fence before looking
+        raise_fence(folder, token)  # raise the fence before looking
         deadline = time.monotonic() + START_TIMEOUT
         twins: dict[str, float] = {}
         while True:
@@ -125,16 +125,16 @@ class DockerRunner(Runner[ContainerSpec]):
                     return Start.STARTED
             else:
                 since = twins.setdefault(container.id, time.monotonic())
-                if token_of(container.entry) < token or time.monotonic() > since + TWIN_PATIENCE:
+                if token_of(container.try_id) < token or time.monotonic() > since + TWIN_PATIENCE:
                     self._discard(folder, container)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"another start of the execution {name} does not come to an end")
             time.sleep(0.01)
 
-    def probe(self, name: str) -> State:
+    def probe(self, name: str) -> ExecutionState:
         return _judge(*self._look(name))
 
-    def probe_many(self, names: Sequence[str]) -> dict[str, State]:
+    def probe_many(self, names: Sequence[str]) -> dict[str, ExecutionState]:
         before = {name: read_marks(self._folder_of(name)) for name in names}
         found = self._list() if names else {}
         states = {}
@@ -142,7 +142,7 @@ class DockerRunner(Runner[ContainerSpec]):
             container = found.get(name)
             # A list does not wait for a start under way, and does not show how a container being removed has ended.
             is_sure = container is not None and container.status not in ("created", *_GOING)
-            is_sure |= container is None and (marks.is_buried or not marks.started)
+            is_sure |= container is None and (marks.has_tombstone or not marks.started)
             states[name] = _judge(marks, container) if is_sure else self.probe(name)
         return states
 
@@ -169,7 +169,7 @@ class DockerRunner(Runner[ContainerSpec]):
             self.engine.send("POST", f"/containers/{container.id}/stop", {"t": math.ceil(until - now)})
             write_durably(folder / "stop", {"until": until, "is_requested": True})
 
-    def tombstone(self, name: str) -> State:
+    def tombstone(self, name: str) -> ExecutionState:
         folder = self._folder_of(name)
         folder.mkdir(mode=0o700, exist_ok=True)
         write_durably(folder / "tombstone", None)
@@ -183,7 +183,7 @@ class DockerRunner(Runner[ContainerSpec]):
         if facts is None or container is None or container.status != "exited":
             raise NothingToCollect(name, self.probe(name))
         kept = int(facts["HostConfig"]["LogConfig"]["Config"]["max-size"]) * (LOG_FILES - 1)
-        home = mounted(folder, container.entry)
+        home = folder_of_try(folder, container.try_id)
         names = json.loads(facts["Config"]["Labels"][OUTPUTS])
         return Collected(
             code=container.code,
@@ -214,7 +214,7 @@ class DockerRunner(Runner[ContainerSpec]):
         freed = 0
         for name, container in self._list().items():
             folder = self._folder_of(name)
-            is_stray = not folder.is_dir() or mounted(folder, container.entry) is None
+            is_stray = not folder.is_dir() or folder_of_try(folder, container.try_id) is None
             if is_stray and container.created is not None and container.created < time.time() - age:
                 freed += self._delete(container, force=True)
         for seen in self.folder.glob(".seen.*"):
@@ -229,43 +229,48 @@ class DockerRunner(Runner[ContainerSpec]):
         """Make a container and start it, once, by its id. False: another starter was first, or has raised the fence;
         look again."""
         folder = self._folder_of(name)
-        entry = open_try(folder, token)
-        home = folder / f"open.{entry}"
+        try_id = open_try(folder, token)
+        home = folder / f"open.{try_id}"
         try:
             put_inputs(home, spec.inputs)
         except (OSError, InvalidInput):
-            was_open = is_open(folder, entry)
-            discard(folder, entry)
+            was_open = is_open(folder, try_id)
+            discard(folder, try_id)
             if was_open:
                 raise
             return False
-        if not lets_pass(folder, token):
-            discard(folder, entry)
+        if not may_start(folder, token):
+            discard(folder, try_id)
             return False
-        labels = {SITE: self._folder_id, RUN: name, TRY: entry, OUTPUTS: json.dumps(list(spec.outputs))}
+        labels = {
+            SITE: self._folder_id,
+            EXECUTION: name,
+            TRY: try_id,
+            OUTPUTS: json.dumps(list(spec.outputs)),
+        }
         body = engine_body(spec, labels, home)
         query = {"name": self.container_name(name)}
         made = self.engine.call("POST", "/containers/create", query, body, allow=range(400, 600))
         if made.status != 201:
-            was_open = is_open(folder, entry)
-            discard(folder, entry)
+            was_open = is_open(folder, try_id)
+            discard(folder, try_id)
             if was_open and made.status != 409:  # 409: the name is taken
                 raise CannotStart(name, made.message)
             return False
         id_ = made.json()["Id"]
         refusal = None
-        if mark_started(folder, entry):
-            close_all(folder, but=entry)  # a starter frozen in another try must not get the name later
+        if mark_try_started(folder, try_id):
+            close_all(folder, but=try_id)  # a starter frozen in another try must not get the name later
             started = self.engine.call("POST", f"/containers/{id_}/start", allow=range(400, 600))
             if started.status < 400:
                 return True
-            if is_open(folder, entry) and started.status != 404:  # 404: it was deleted
+            if is_open(folder, try_id) and started.status != 404:  # 404: it was deleted
                 refusal = started.message
-            close(folder, entry)
+            close(folder, try_id)
         container = self._inspect(id_)
         if container is not None and container.status in (*_LIVE, "exited"):
             return True  # it was started nevertheless
-        discard(folder, entry)
+        discard(folder, try_id)
         if container is not None:
             self._delete(container)
         if refusal is not None:
@@ -274,11 +279,11 @@ class DockerRunner(Runner[ContainerSpec]):
 
     def _discard(self, folder: Path, made: Container) -> None:
         """Delete a container that its maker has not started, in such a way that it cannot have run."""
-        close(folder, made.entry)
+        close(folder, made.try_id)
         container = self._inspect(made.id)  # waits for a start under way
         if container is not None and container.status == "created":
             # Remove the mark first: without the container it would mean that the container has run.
-            discard(folder, made.entry)
+            discard(folder, made.try_id)
             self._delete(container)
 
     def _check_that_the_engine_sees_the_folder(self) -> None:
@@ -344,7 +349,7 @@ class DockerRunner(Runner[ContainerSpec]):
         for listed in self.engine.call("GET", "/containers/json", {"all": 1, "filters": filters}).json():
             labels, code = listed["Labels"], _EXITED.match(listed["Status"])
             status = listed["State"] if listed["State"] != "exited" or code else "dead"
-            found[labels[RUN]] = Container(
+            found[labels[EXECUTION]] = Container(
                 listed["Id"], labels[TRY], status, _exit_code(int(code[1])) if code else 0, listed["Created"]
             )
         return found
@@ -362,19 +367,19 @@ class DockerRunner(Runner[ContainerSpec]):
         return execution_folder(self.folder, name)
 
 
-def _judge(marks: Marks, container: Container | None) -> State:
+def _judge(marks: Marks, container: Container | None) -> ExecutionState:
     if container is not None and container.status in _LIVE:
-        return State(Phase.RUNNING)
+        return ExecutionState(Phase.RUNNING)
     if container is not None and container.status == "exited":
-        return State(Phase.EXITED, container.code)
-    if marks.is_buried:
-        return State(Phase.TOMBSTONE)
+        return ExecutionState(Phase.EXITED, container.code)
+    if marks.has_tombstone:
+        return ExecutionState(Phase.TOMBSTONE)
     if container is None or container.status in _GOING:
         if not marks.exists:
-            return State(Phase.ABSENT)
+            return ExecutionState(Phase.ABSENT)
         if marks.started:
-            return State(Phase.VANISHED)
-    return State(Phase.TOMBSTONE if marks.is_stopped else Phase.CREATED)
+            return ExecutionState(Phase.VANISHED)
+    return ExecutionState(Phase.TOMBSTONE if marks.is_stopped else Phase.CREATED)
 
 
 def _container(facts: dict[str, Any]) -> Container:
@@ -428,7 +433,7 @@ STARTED_MARK = ".started"
 class Marks:
     exists: bool
     is_stopped: bool
-    is_buried: bool
+    has_tombstone: bool
     started: frozenset[str]
     """Tries (N.X) that may have started a container."""
 
@@ -442,7 +447,7 @@ def read_marks(folder: Path) -> Marks:
     return Marks(True, "stop" in names, "tombstone" in names, started)
 
 
-def raise_to(folder: Path, token: int) -> None:
+def raise_fence(folder: Path, token: int) -> None:
     """Block all starters with an older token."""
     (folder / f"token.{token}").touch()
 
@@ -454,56 +459,58 @@ def close_all(folder: Path, but: str = "") -> None:
             close(folder, name[5:])
 
 
-def lets_pass(folder: Path, token: int) -> bool:
+def may_start(folder: Path, token: int) -> bool:
     """Return whether a start is allowed. Another try's mark blocks it too: its container may have run, and be gone."""
     marks = read_marks(folder)
-    is_closed = marks.is_stopped or marks.is_buried or bool(marks.started)
+    is_closed = marks.is_stopped or marks.has_tombstone or bool(marks.started)
     return not is_closed and highest_token(folder) <= token
 
 
 def open_try(folder: Path, token: int) -> str:
-    entry = f"{token}.{secrets.token_hex(6)}"
-    opened = folder / f"open.{entry}"
+    try_id = f"{token}.{secrets.token_hex(6)}"
+    opened = folder / f"open.{try_id}"
     opened.mkdir()
     with contextlib.suppress(FileNotFoundError):  # already closed by another process: it will not pass
         (opened / STARTED_MARK).touch()
-        opened.chmod(0o777)  # the container may have any user; the opened above is closed to others
-    return entry
+        opened.chmod(
+            0o777
+        )  # the container may have any user; the execution's folder above is closed to other users
+    return try_id
 
 
-def is_open(folder: Path, entry: str) -> bool:
-    return (folder / f"open.{entry}").is_dir()
+def is_open(folder: Path, try_id: str) -> bool:
+    return (folder / f"open.{try_id}").is_dir()
 
 
-def close(folder: Path, entry: str) -> None:
+def close(folder: Path, try_id: str) -> None:
     with contextlib.suppress(FileNotFoundError):
-        (folder / f"open.{entry}").rename(folder / f"closed.{entry}")
+        (folder / f"open.{try_id}").rename(folder / f"closed.{try_id}")
 
 
-def discard(folder: Path, entry: str) -> None:
+def discard(folder: Path, try_id: str) -> None:
     """Remove a try whose container was not started, and never will be."""
-    close(folder, entry)
-    (folder / f"started.{entry}").unlink(missing_ok=True)
-    shutil.rmtree(folder / f"closed.{entry}", ignore_errors=True)
+    close(folder, try_id)
+    (folder / f"started.{try_id}").unlink(missing_ok=True)
+    shutil.rmtree(folder / f"closed.{try_id}", ignore_errors=True)
 
 
-def mark_started(folder: Path, entry: str) -> bool:
+def mark_try_started(folder: Path, try_id: str) -> bool:
     """Mark the try as started. False: it was closed. The mark moves out of the folder, which closing renames."""
     try:
-        (folder / f"open.{entry}" / STARTED_MARK).rename(folder / f"started.{entry}")
+        (folder / f"open.{try_id}" / STARTED_MARK).rename(folder / f"started.{try_id}")
     except FileNotFoundError:
         return False
     sync_folder(folder)
     return True
 
 
-def mounted(folder: Path, entry: str) -> Path | None:
-    """Return where the found of a try is now."""
+def folder_of_try(folder: Path, try_id: str) -> Path | None:
+    """Return the folder of a try, under its present name. None: it was discarded."""
     for state in ("open", "closed", "open"):  # again, because it may have been closed meanwhile
-        if (found := folder / f"{state}.{entry}").is_dir():
+        if (found := folder / f"{state}.{try_id}").is_dir():
             return found
     return None
 
 
-def token_of(entry: str) -> int:
-    return int(entry.partition(".")[0])
+def token_of(try_id: str) -> int:
+    return int(try_id.partition(".")[0])

@@ -64,7 +64,7 @@ BOOLEANS = frozenset(
         "ready",
         "halts_lane",
         "held",
-        "shared",
+        "alone",
         "blocked",
         "draining",
         "old",
@@ -169,13 +169,13 @@ class Place(StrEnum):
 PARKED_STATES = {State.PENDING: 1, State.WAITING: 2, State.PAUSED: 3, State.RUNNING: 4}
 """A running job that is parked is an orphan."""
 ENDED_STATES = {State.SUCCEEDED: 1, State.CANCELLED: 2, State.FAILED: 3, State.TIMED_OUT: 4}
-STOPS: dict[Flag | None, int] = {None: 0, Flag.FINISH: 1, Flag.PAUSE: 2, Flag.CANCEL: 3}
+STOP_NUMBERS: dict[Flag | None, int] = {None: 0, Flag.FINISH: 1, Flag.PAUSE: 2, Flag.CANCEL: 3}
 DEADLINE, START_BY = 1, 2
 """The two time limits of a job, as stored."""
 
 _PARKED = {number: state for state, number in PARKED_STATES.items()}
 _ENDED = {number: state for state, number in ENDED_STATES.items()}
-FLAGS = {number: flag for flag, number in STOPS.items()}
+STOP_OF_NUMBER = {number: flag for flag, number in STOP_NUMBERS.items()}
 
 
 def place_of(job: Job) -> Place:
@@ -191,7 +191,7 @@ def place_of(job: Job) -> Place:
 
 def assemble(anchor: Row, place: Place, row: Row, side: Row) -> Job:
     """Build the job from its rows: the anchor, the row of its place, and the rows beside it."""
-    job = _requested(anchor)
+    job = _fixed_columns(anchor)
     job |= {
         "special": row["special"],
         "lease_token": row["token"],
@@ -225,7 +225,7 @@ def assemble(anchor: Row, place: Place, row: Row, side: Row) -> Job:
     return record_of(Job, job)
 
 
-def _requested(anchor: Row) -> dict[str, Any]:
+def _fixed_columns(anchor: Row) -> dict[str, Any]:
     names = ("seq", "id", "task", "queue", "gate", "limited", "priority", "args", "created_at", "lane")
     job = {name: anchor[name] for name in names}
     more = ("lease_seconds", "unique_key", "group_name", "deadline_at", "start_by", "retry_of", "trace")
@@ -237,15 +237,15 @@ def _requested(anchor: Row) -> dict[str, Any]:
 
 
 def _running(row: Row, side: Row) -> dict[str, Any]:
-    placed = side["site"] is not None and side["placed_in"] == row["attempt"]
+    has_site = side["site"] is not None and side["placed_in"] == row["attempt"]
     return {
         "state": State.RUNNING,
-        "stop_requested": FLAGS[row["stop"]],
+        "stop_requested": STOP_OF_NUMBER[row["stop"]],
         "started_at": row["started_at"],
         "first_started_at": side["first_started_at"] or row["started_at"],
-        "execution_site": side["site"] if placed else None,
-        "execution_name": side["name"] if placed else None,
-        "execution_started_at": side["execution_started_at"] if placed else None,
+        "execution_site": side["site"] if has_site else None,
+        "execution_name": side["name"] if has_site else None,
+        "execution_started_at": side["execution_started_at"] if has_site else None,
     }
 
 
@@ -320,14 +320,14 @@ def row_of(job: Job, now: datetime) -> dict[str, Any]:
                 "started_at": job.started_at,
                 "worker": job.worker,
                 "lease_seconds": job.lease_seconds,
-                "stop": STOPS[job.stop_requested],
+                "stop": STOP_NUMBERS[job.stop_requested],
             }
         case Place.PARKED:
             return common | {
                 "job": job.seq,
                 "state": PARKED_STATES[job.state],
                 "since": now,
-                "stop": STOPS[job.stop_requested],
+                "stop": STOP_NUMBERS[job.stop_requested],
                 "held": job.held,
                 "unmet": job.unmet,
                 "lane_at": job.lane_at,

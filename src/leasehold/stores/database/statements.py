@@ -1,7 +1,8 @@
 """Named statements from .sql files, checks of names inside SQL text, and numbered migrations.
 
 A file holds `-- name: word` headers, each followed by comments that say why and by one statement with `:name`
-parameters. Both dialects have the same names and parameters; tests/architecture checks this. Text that several
+parameters. Most statements have the same name and parameters in both dialects; DIALECT_ONLY in
+tests/architecture/test_layout.py lists the others. Text that several
 statements share is written once, under a header `-- part: word`; a line `-- include: word` inserts it.
 """
 

@@ -38,7 +38,7 @@ LOOK_FIRST_SECONDS = 5.0
 
 class Recent(NamedTuple):
     until: float
-    """On the monotonic clock."""
+    """When these groups are too old to use, on the monotonic clock."""
     found: DueGroups
 
 

@@ -64,9 +64,9 @@ def check(connection: psycopg.Connection[Any], label: str) -> None:
     if connection.info.server_version < OLDEST_SERVER:
         raise DatabaseTooOld("PostgreSQL", str(connection.info.server_version // 10000), "15")
     names = ["server_encoding", *_SESSION]
-    requested = "SELECT " + ", ".join(f"current_setting('{name}')" for name in names)
+    query = "SELECT " + ", ".join(f"current_setting('{name}')" for name in names)
     with connection.cursor() as cursor:
-        row = cursor.execute(requested.encode()).fetchone() or ()
+        row = cursor.execute(query.encode()).fetchone() or ()
     found = dict(zip(names, row, strict=True))
     encoding = found.pop("server_encoding")
     if encoding != "UTF8":
@@ -159,7 +159,7 @@ class _Prepared(NamedTuple):
     name: bytes
     text: bytes
     parameters: tuple[str, ...]
-    """In the order of their numbers."""
+    """The names of the parameters, in the order of their numbers."""
 
 
 class QuickConnection(psycopg.Connection[Any]):
@@ -450,7 +450,7 @@ _inherited: list[object] = []
 
 def _connect(url: str, options: dict[str, Any]) -> QuickConnection:
     given = conninfo_to_dict(url).get("options")
-    if given and "options" in options:  # ours last, because we rely on them
+    if given and "options" in options:  # this package's options come last, because it relies on them
         options = {**options, "options": f"{given} {options['options']}"}
     connection = QuickConnection.connect(
         url,

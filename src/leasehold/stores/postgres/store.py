@@ -42,7 +42,7 @@ from leasehold.stores.postgres.mirror import PostgresMirrors
 from leasehold.stores.results import Ending
 from leasehold.stores.verbs.audit import changed
 from leasehold.stores.verbs.caller_transaction import another_database, filled_in, insert_parameters
-from leasehold.stores.verbs.enqueue import is_plain, keep_long_names
+from leasehold.stores.verbs.enqueue import fits_fast_insert, store_full_names
 from leasehold.stores.verbs.limits import gate_id
 from leasehold.stores.verbs.settle import settled_columns
 from leasehold.stores.verbs.writing import Groups, group_records
@@ -60,11 +60,11 @@ RECEIVED_WITHIN = 2.0
 
 def examine(database: PostgresDatabase, pooler_declared: bool) -> Iterator[Finding]:
     with _connect(database) as one, _connect(database) as other:
-        yield Finding("database", "ok", f"PostgreSQL {_ask(one, 'SHOW server_version')}")
-        if _ask(one, "SELECT pg_is_in_recovery()"):
+        yield Finding("database", "ok", f"PostgreSQL {_query(one, 'SHOW server_version')}")
+        if _query(one, "SELECT pg_is_in_recovery()"):
             yield Finding("role", "bad", "the server is a standby: nothing can be written", "use the primary")
         for name, (verdict, wrong, remedy) in _SETTINGS.items():
-            found = str(_ask(one, "SELECT current_setting(%s)", name))
+            found = str(_query(one, "SELECT current_setting(%s)", name))
             bad = found == wrong
             yield Finding(name, verdict if bad else "ok", found, remedy if bad else "")
         pooled = shares_backends(one, other)
@@ -80,7 +80,7 @@ def _connect(database: PostgresDatabase) -> psycopg.Connection[Any]:
     )
 
 
-def _ask(connection: psycopg.Connection[Any], text: str, *values: str) -> Any:
+def _query(connection: psycopg.Connection[Any], text: str, *values: str) -> Any:
     row = connection.execute(text.encode(), values or None).fetchone()
     return None if row is None else row[0]
 
@@ -88,11 +88,11 @@ def _ask(connection: psycopg.Connection[Any], text: str, *values: str) -> Any:
 def shares_backends(one: psycopg.Connection[Any], other: psycopg.Connection[Any]) -> bool:
     """Whether two connections reach the same backend, or one connection reaches two: only a pooler that assigns
     backends by transaction does that."""
-    first = _ask(one, "SELECT pg_backend_pid()")
+    first = _query(one, "SELECT pg_backend_pid()")
     with other.transaction():
-        if _ask(other, "SELECT pg_backend_pid()") == first:
+        if _query(other, "SELECT pg_backend_pid()") == first:
             return True
-        return bool(_ask(one, "SELECT pg_backend_pid()") != first)
+        return bool(_query(one, "SELECT pg_backend_pid()") != first)
 
 
 def _way(connection: psycopg.Connection[Any], pooled: bool, declared: bool) -> Finding:
@@ -105,14 +105,14 @@ def _way(connection: psycopg.Connection[Any], pooled: bool, declared: bool) -> F
         )
     if pooled:
         return Finding("pooler", "ok", "transaction mode, as declared")
-    if _ask(connection, "SELECT pg_backend_pid()") != connection.info.backend_pid:
+    if _query(connection, "SELECT pg_backend_pid()") != connection.info.backend_pid:
         return Finding("pooler", "ok", "something is in between, but each connection keeps its backend")
     return Finding("pooler", "ok", "none")
 
 
 def _compiling(connection: psycopg.Connection[Any]) -> Finding:
     """Checks JIT behind a pooler; without one our connections switch it off themselves."""
-    if _ask(connection, "SHOW jit") == "off":
+    if _query(connection, "SHOW jit") == "off":
         return Finding("jit", "ok", "off")
     return Finding(
         "jit",
@@ -181,8 +181,8 @@ class PostgresCallerTransaction(PostgresClaims):
         would wait for the user's commit. They stay valid whatever becomes of the transaction."""
         with beside_transaction():
             self._make_gates(jobs)
-            if any(job.long_names for job in jobs):
-                self._database.transact(lambda own: keep_long_names(own, jobs))
+            if any(job.full_names for job in jobs):
+                self._database.transact(lambda own: store_full_names(own, jobs))
 
     def _update_groups_at_commit(
         self, session: Session, changed: Groups, opened: Mapping[str, bool], cancelled: set[str]
@@ -230,7 +230,7 @@ class PostgresStore(PostgresCallerTransaction):
         self._pooler = self._postgres.connections.pooler
         self._results_root = None if results is None else os.path.abspath(results)
         self._results_named = results is not None
-        self._notify = notify
+        self._forward_hint = notify
         self._throttles = {hint: NotifyThrottle(partial(self._postgres.notify, hint)) for hint in Hint}
         self._throttle = self._throttles[Hint.WORK]
         self._group_throttle = NotifyThrottle(self._postgres.notify_watchers)
@@ -280,7 +280,7 @@ class PostgresStore(PostgresCallerTransaction):
 
     # -- enqueue ---------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        if len(jobs) == 1 and is_plain(jobs[0]):
+        if len(jobs) == 1 and fits_fast_insert(jobs[0]):
             return [self._enqueue_plain(jobs[0])]
         made = self._copy(jobs) if isinstance(jobs, AlikeJobs) else None
         if made is None:
@@ -291,7 +291,7 @@ class PostgresStore(PostgresCallerTransaction):
 
     def _enqueue_plain(self, job: NewJob) -> Enqueued:
         self._make_gates([job])
-        notify = self._notify is None and self._throttle.take_turn()
+        notify = self._forward_hint is None and self._throttle.take_turn()
         created = False
 
         def insert(session: PostgresSession) -> bool:
@@ -302,17 +302,17 @@ class PostgresStore(PostgresCallerTransaction):
             created = self._postgres.single(insert, idempotent=True)
         finally:
             # The job was stored without a notification, or the turn to notify was not used.
-            if created != notify and self._notify is None:
+            if created != notify and self._forward_hint is None:
                 self._throttle.defer()
-        if created and self._notify is not None:
-            self._notify(Hint.WORK)
+        if created and self._forward_hint is not None:
+            self._forward_hint(Hint.WORK)
         elif created:
             notify_here(self.label)
         return Enqueued(job.id, created=created)
 
     def _copy(self, jobs: AlikeJobs) -> list[Enqueued] | None:
         """Store plain jobs by COPY. None: COPY does not fit these jobs, or the database refused them."""
-        if self._postgres.clock.now() is not None or not is_plain(jobs.first) or jobs.first.delay:
+        if self._postgres.clock.now() is not None or not fits_fast_insert(jobs.first) or jobs.first.delay:
             return None
         self._make_gates([jobs.first])
         in_doubt = False
@@ -339,13 +339,13 @@ class PostgresStore(PostgresCallerTransaction):
 
     def notify_watchers(self) -> None:
         notify_here(groups_label(self.label))
-        if self._notify is None:
+        if self._forward_hint is None:
             self._group_throttle()
 
     def group_wakeups(self, listen_url: str | None = None) -> PostgresWakeups | LocalWakeups:
         """A tenant's wake-ups use no connection: the number of connections would grow with the tenants."""
         database, label = self._postgres, groups_label(self.label)
-        if self._notify is not None:
+        if self._forward_hint is not None:
             return LocalWakeups(label)
         return PostgresWakeups(listen_url or database.url, {database.group_channel: label})
 

@@ -57,7 +57,7 @@ class SqliteClaims(JobStore):
 
     def _find_due_groups(self, session: SqliteSession, where: Where, waits: list[float]) -> DueGroups:
         """Find due groups; of the gates with limits, only behind open ones."""
-        rows = session.tuples("list_open_gates", **where)
+        rows = session.tuples("list_unpaused_gates", **where)
         gates = [gate for gate, limited in rows if not limited]
         now = session.now()
         found = DueGroups(
@@ -148,7 +148,7 @@ def _lease(session: SqliteSession, worker: str, found: Sequence[Due], limited: b
     if not found:
         return []
     seqs = [seq for _, _, seq in found]
-    session.run("claim_ready", worker=worker, seqs=seqs)
+    session.run("insert_leases_of_ready", worker=worker, seqs=seqs)
     session.run("drop_ready", seqs=seqs)
     return _grants(session, seqs, [at for _, at, _ in found], limited)
 
@@ -210,7 +210,7 @@ def _heads(
         )
         for row in rows:
             lane = row["lane"]
-            if row["seq"] is None or row["blocked"] or not row["due"]:
+            if row["seq"] is None or row["blocked"] or not row["is_due"]:
                 dropped.append(row["ticket"])
             elif row["gate"] not in opened or row["priority"] < floor:
                 dropped.append(row["ticket"])

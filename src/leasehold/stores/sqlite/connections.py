@@ -150,7 +150,8 @@ class Connections:
 
     # -- is it still the file, and still ours? ---------------------------------------------------------------------
     def check(self, connection: sqlite3.Connection) -> None:
-        """Raises unless the connection's file is the one at the path. Called before anything is acknowledged."""
+        """Raise DatabaseUnreachable unless the connection's file is the one at the path. Call this before anything is
+        acknowledged."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -300,7 +301,7 @@ class KeptConnection:
         self._connection: sqlite3.Connection | None = None
         self.openings = 0
 
-    def ask(self, text: str) -> Any:
+    def read_pragma(self, text: str) -> Any:
         file = self._file
         with file.inside():
             file.check_open()

@@ -196,10 +196,10 @@ class SqliteDatabase:
                     connection.set_progress_handler(None, 0)
                 file.give_back(connection)
 
-    def ask(self, pragma: str) -> Any:
+    def read_pragma(self, pragma: str) -> Any:
         """The value of a pragma."""
         with closing(self.keep()) as kept:
-            return kept.ask(pragma)
+            return kept.read_pragma(pragma)
 
     def keep(self) -> KeptConnection:
         """A connection that its caller keeps open."""
@@ -371,5 +371,5 @@ class SqliteWakeups:
 
     def _data_version(self) -> tuple[int, int]:
         """Versions of two connections cannot be compared: a new connection counts as a change."""
-        version = int(self._kept.ask("PRAGMA data_version"))
+        version = int(self._kept.read_pragma("PRAGMA data_version"))
         return self._kept.openings, version

@@ -64,7 +64,7 @@ class LentConnection(sqlite3.Connection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._turn = threading.Lock()
-        """One statement at a time, the rollback of a late block included."""
+        """Lets one statement run at a time, the rollback of a late block included."""
         self._cursors: weakref.WeakSet[LentCursor] = weakref.WeakSet()
         self._timer: threading.Timer | None = None
         self._ended = False
@@ -72,14 +72,14 @@ class LentConnection(sqlite3.Connection):
         self._late = False
         self._pid = os.getpid()
 
-    # -- ours ------------------------------------------------------------------------------------------------------
+    # -- the loan ------------------------------------------------------------------------------------------------------
     def lend(self, seconds: float) -> None:
         self._timer = threading.Timer(seconds, self._end_late)
         self._timer.daemon = True
         self._timer.start()
 
     def end_loan(self) -> None:
-        """Called when the block is over: the timer no longer rolls back. Raises Overdue if the block took too long."""
+        """End the loan once its block is over: the timer no longer rolls back. Raises Overdue if the block was late."""
         with self._turn:
             self._ended = not self._late and not self._overdue
         if self._timer is None:
@@ -91,12 +91,12 @@ class LentConnection(sqlite3.Connection):
         self._timer.cancel()
 
     def end(self, statement: str) -> None:
-        """COMMIT or ROLLBACK."""
+        """Run COMMIT or ROLLBACK, whatever the state of the loan."""
         sqlite3.Cursor(self).execute(statement)
 
     def _end_late(self) -> None:
         while not self._turn.acquire(timeout=_INTERRUPT_EVERY):
-            # Set before the interruption: the block may notice it, and end, before we have our turn.
+            # Set before the interruption: the block may notice it, and end, before this thread has its turn.
             self._late = True
             self.interrupt()
         try:
@@ -112,7 +112,7 @@ class LentConnection(sqlite3.Connection):
             self._turn.release()
 
     def close(self) -> None:
-        """Closes the cursors too: SQLite keeps the file open while a cursor exists."""
+        """Close the connection and its cursors: SQLite keeps the file open while a cursor exists."""
         self._close_cursors()
         super().close()
 

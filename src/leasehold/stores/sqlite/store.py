@@ -47,8 +47,8 @@ _SYNCHRONOUS = ("OFF", "NORMAL", "FULL", "EXTRA")
 
 def examine(database: SqliteDatabase) -> Iterator[Finding]:
     yield Finding("database", "ok", f"SQLite {sqlite3.sqlite_version}")
-    mode = str(database.ask("PRAGMA journal_mode"))
-    synchronous = _SYNCHRONOUS[int(database.ask("PRAGMA synchronous"))]
+    mode = str(database.read_pragma("PRAGMA journal_mode"))
+    synchronous = _SYNCHRONOUS[int(database.read_pragma("PRAGMA synchronous"))]
     yield (
         Finding("journal", "ok", "write-ahead log")
         if mode == "wal"
@@ -153,7 +153,7 @@ class SqliteStore(SqliteCallerTransaction):
         notify: Notify | None = None,
     ) -> None:
         super().__init__(SqliteDatabase(path, clock, create=create, family=family))
-        self._notify = notify
+        self._forward_hint = notify
         self._results_root = os.path.abspath(results or f"{self._sqlite.path}.results")
         self._results_named = results is not None
         self._sqlite.on_replaced.extend(
@@ -172,7 +172,7 @@ class SqliteStore(SqliteCallerTransaction):
             own.clock,
             create=False,
             family=own.family,
-            notify=self._notify,
+            notify=self._forward_hint,
             results=self._named_results,
         )
 
@@ -230,7 +230,7 @@ class SqliteStore(SqliteCallerTransaction):
     def group_wakeups(self, listen_url: str | None = None) -> SqliteWakeups | LocalWakeups:
         """A tenant's wake-ups use no connection: its file would have to stay open."""
         label = groups_label(self.label)
-        return SqliteWakeups(self._sqlite, label) if self._notify is None else LocalWakeups(label)
+        return SqliteWakeups(self._sqlite, label) if self._forward_hint is None else LocalWakeups(label)
 
     # -- schema ----------------------------------------------------------------------------------------------------
     def upgrade(self) -> list[int]:
@@ -326,7 +326,7 @@ def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:
         if due_at is not None
     ]
     # Only a job that has run before can have a question.
-    requested = [tie["job_id"] for tie in ties if tie["job"] in ran_before]
+    with_questions = [tie["job_id"] for tie in ties if tie["job"] in ran_before]
     for statement, records in (
         ("drop_lease_slots", limited),
         ("drop_lane_holds", lanes),
@@ -335,8 +335,8 @@ def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:
     ):
         if records:
             session.run(statement, rows=Records([_plain(record) for record in records]))
-    if requested:
-        session.run("close_questions", ids=requested)
+    if with_questions:
+        session.run("close_questions", ids=with_questions)
     if lanes:
         session.run("file_next_tickets", lanes=sorted({tie["lane"] for tie in lanes}))
     groups = Counter(tie["group_name"] for tie in ties if tie["group_name"] is not None)

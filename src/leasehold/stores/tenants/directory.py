@@ -149,7 +149,7 @@ class StoreCache:
     def _begin(self) -> None:
         self._changed = threading.Condition(threading.Lock())
         self._open: dict[str, _Open] = {}
-        """By their last use, the most recent last."""
+        """The open stores by tenant, in the order of their last use, the most recent last."""
         self.lendable = threading.Semaphore(max(1, self._most // 2))
         """Limits handlers' own transactions, which may take seconds: claims and renewals need their tenants too."""
         self._pid = os.getpid()

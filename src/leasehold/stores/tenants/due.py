@@ -28,7 +28,7 @@ class DueInTenants(TenantRouting):
         self._sighted: dict[str, Name] = {}
         """The tenants of the leases seen last, by job."""
 
-    def sight_missed(self, sweep: float = 0.0, limit: int = 1000) -> list[Sighting]:
+    def sight_overdue(self, sweep: float = 0.0, limit: int = 1000) -> list[Sighting]:
         """Tenants without recent notifications are visited seldom, so their leases are sighted earlier."""
         names, every = self._active.turn_of("sight")
         found: list[Sighting] = []
@@ -36,7 +36,7 @@ class DueInTenants(TenantRouting):
 
         def look(name: Name, store: JobStore) -> None:
             ahead = max(sweep, SWEEP_EVERY) if every and not self._active.is_awake(name) else sweep
-            some = store.sight_missed(ahead, limit)
+            some = store.sight_overdue(ahead, limit)
             if some:
                 self._active.keep_awake(name)  # a second look must follow
                 sighted.update((sighting.id, name) for sighting in some)

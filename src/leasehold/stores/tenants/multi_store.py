@@ -16,7 +16,7 @@ from leasehold.domain.metrics import Rollup
 from leasehold.domain.states import Flag
 from leasehold.domain.stream import RunNotes
 from leasehold.stores.database.wakeups import Hint, LocalWakeups, Wakeups, tenants_label
-from leasehold.stores.results import Denied, Ending, Full, Order, Settled, Unwritten
+from leasehold.stores.results import ClaimDenied, Ending, Full, Order, Settled, Unwritten
 from leasehold.stores.store import HandlerTransaction, JobStore
 from leasehold.stores.tenants.directory import Directory
 from leasehold.stores.tenants.due import DueInTenants
@@ -70,10 +70,10 @@ def _route(verb: str) -> Callable[..., Any]:
     if verb in TO_CONTROL:
         return to_control(verb)
     if takes_id(verb):
-        return lambda self, job_id, *args, **kwargs: self.ask_holder(verb, job_id, *args, **kwargs)
+        return lambda self, job_id, *args, **kwargs: self.call_holder(verb, job_id, *args, **kwargs)
 
     def refuse(self: ManyStores, *args: Any, **kwargs: Any) -> NoReturn:
-        raise InvalidInput(verb, "is asked of one tenant", "use app.tenant(name), or --tenant")
+        raise InvalidInput(verb, "works on one tenant", "use app.tenant(name), or --tenant")
 
     refuse.refused = True  # type: ignore[attr-defined] # a mark on a function
     return refuse
@@ -81,8 +81,8 @@ def _route(verb: str) -> Callable[..., Any]:
 
 @with_verbs(_route)
 class ManyStores(DueInTenants, OutboxesOfTenants):
-    """A verb with a job's id goes to the tenant of the job's lease; for an id that is not held here the tenants are
-    searched. The methods below are about many jobs, or about none."""
+    """The stores of many tenants as one store. A verb with a job's id goes to the tenant of the job's lease; for an id
+    that is not held here the tenants are searched. The methods below are about many jobs, or about none."""
 
     def __init__(
         self, directory: Directory, names: Sequence[str] | None, index: JobIndex | None = None
@@ -118,10 +118,10 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
 
     # -- claim -----------------------------------------------------------------------------------------------------
     def _turns_of(self, queues: Sequence[str], tasks: Sequence[str] | None) -> Turns:
-        requested = (frozenset(queues), None if tasks is None else frozenset(tasks))
-        turns = self._turns.get(requested)
+        key = (frozenset(queues), None if tasks is None else frozenset(tasks))
+        turns = self._turns.get(key)
         if turns is None:
-            turns = self._turns[requested] = Turns(self._active.names())
+            turns = self._turns[key] = Turns(self._active.names())
         return turns
 
     def claim(
@@ -234,10 +234,10 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         answer += [Renewal(job_id, None, extended=False) for name in failed for job_id, _ in parts[name]]
         return answer
 
-    def read_flags(self, leases: Mapping[str, tuple[int, int]]) -> dict[str, Flag]:
+    def read_stop_requests(self, leases: Mapping[str, tuple[int, int]]) -> dict[str, Flag]:
         answer: dict[str, Flag] = {}
         parts = self._by_holder(leases.items(), lambda lease: lease[0])
-        self._each(parts, lambda store, some: answer.update(store.read_flags(dict(some))))
+        self._each(parts, lambda store, some: answer.update(store.read_stop_requests(dict(some))))
         return answer
 
     def settle(self, endings: Sequence[Ending], *, wait: bool = True) -> Settled:
@@ -250,7 +250,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             settled = store.settle(some, wait=wait)
             whole.accepted.extend(settled.accepted)
             whole.fenced.extend(settled.fenced)
-            whole.unstorable.extend(settled.unstorable)
+            whole.not_serializable.extend(settled.not_serializable)
             whole.locked.extend(settled.locked)
             decided.update(settled.decided)
             freed = freed or settled.freed
@@ -340,7 +340,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
     def wakeups(self, listen_url: str | None = None) -> Wakeups:
         return self.directory.control.tenant_wakeups(listen_url)
 
-    def near_wakeups(self) -> Wakeups:
+    def local_wakeups(self) -> Wakeups:
         return LocalWakeups(tenants_label(self.directory.control.label))
 
 
@@ -357,7 +357,7 @@ class _HoldingStore(TenantStore):
 
     def claim_by_id(
         self, job_id: str, worker: str, sites: Sequence[str] = (), sighting: Sighting | None = None
-    ) -> Grant | Denied:
+    ) -> Grant | ClaimDenied:
         with self.directory.use(self.name) as store:
             return self._held(store.claim_by_id(job_id, worker, sites, sighting))
 

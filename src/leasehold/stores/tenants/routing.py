@@ -55,7 +55,7 @@ class TenantRouting:
         finally:
             self._touch([name])
 
-    def ask_holder(self, verb: str, job_id: str, *args: Any, **kwargs: Any) -> Any:
+    def call_holder(self, verb: str, job_id: str, *args: Any, **kwargs: Any) -> Any:
         with self.holder(job_id) as store:
             return getattr(store, verb)(job_id, *args, **kwargs)
 
@@ -99,13 +99,13 @@ class TenantRouting:
             found.setdefault(self._index.of(job_id), []).append(thing)
         return found
 
-    def _each(self, parts: Mapping[Name, T], ask: Callable[[JobStore, T], object]) -> dict[Name, StoreError]:
+    def _each(self, parts: Mapping[Name, T], call: Callable[[JobStore, T], object]) -> dict[Name, StoreError]:
         """Call each store, and return the errors. One failure must not keep the others from their call; if all fail,
         this raises. A tenant that was dropped is left out."""
         failed: dict[Name, StoreError] = {}
         for name, part in parts.items():
             try:
-                ask(self.part(name), part)
+                call(self.part(name), part)
             except TenantNotFound:
                 self._forget(name)
             except StoreError as error:
@@ -127,10 +127,10 @@ class TenantRouting:
             for touched in self._touched.values():
                 touched.update(names)
 
-    def _over(self, names: Sequence[Name], ask: Callable[[Name, JobStore], T]) -> list[T]:
+    def _over(self, names: Sequence[Name], call: Callable[[Name, JobStore], T]) -> list[T]:
         """The answers of the tenants that did not fail."""
         answers: list[T] = []
-        self._each({name: name for name in names}, lambda store, name: answers.append(ask(name, store)))
+        self._each({name: name for name in names}, lambda store, name: answers.append(call(name, store)))
         return answers
 
     def _mark_ready(self, names: Iterable[Name]) -> None:

@@ -33,7 +33,7 @@ VERBS = frozenset(
 """The public methods of a store."""
 OF_CONTROL = VERBS.intersection(vars(TenantVerbs)) | {"open_tenant", "upgrade_tenant", "tenant_wakeups"}
 """The verbs of the store that keeps the list of tenants."""
-OF_ALL_TENANTS = {"set_retention", "retention", "beat_worker", "forget_worker", "forget_silent_workers"}
+OF_ALL_TENANTS = {"set_retention", "retention", "report_worker", "forget_worker", "forget_silent_workers"}
 """Workers and the rules in their code are the same for all tenants: they are kept in the app's own store."""
 
 
@@ -131,7 +131,7 @@ class TenantStore:
     def wakeups(self, listen_url: str | None = None) -> Wakeups:
         return self.directory.control.tenant_wakeups(listen_url)
 
-    def near_wakeups(self) -> Wakeups:
+    def local_wakeups(self) -> Wakeups:
         return LocalWakeups(tenants_label(self.directory.control.label))
 
     def group_wakeups(self, listen_url: str | None = None) -> Wakeups:

@@ -160,13 +160,13 @@ class AuditVerbs(Verbs):
         check_page(limit, LONGEST_PAGE)
         # The first filter chooses the index to walk: it usually matches the fewest entries.
         given = {"target": target, "actor": actor, "verb": verb}
-        requested = {name: value for name, value in given.items() if value is not None}
-        first, *others = requested or ["seq"]
+        criteria = {name: value for name, value in given.items() if value is not None}
+        first, *others = criteria or ["seq"]
         filters = [f"list_audit.where_{name}" for name in others]
         parts = ["list_audit", f"list_audit.by_{first}", *filters, f"list_audit.page_by_{first}"]
         before = checked_cursor(cursor)
         rows = self._database.read(
-            lambda session: session.listing(parts, before=before, limit=limit + 1, **requested)
+            lambda session: session.listing(parts, before=before, limit=limit + 1, **criteria)
         )
         entries = [AuditRow(**{**row, "detail": json.loads(row["detail"])}) for row in rows[:limit]]
         return AuditPage(entries, str(entries[-1].seq) if len(rows) > limit else None)

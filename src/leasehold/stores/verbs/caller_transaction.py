@@ -21,7 +21,7 @@ from leasehold.stores.verbs.dependencies import check_order
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.groups import refuse_known_holds
 from leasehold.stores.verbs.limits import gate_of
-from leasehold.stores.verbs.writing import Groups, find_holders
+from leasehold.stores.verbs.writing import Groups, find_key_owners
 
 
 class CallerTransactionVerbs(EnqueueVerbs):
@@ -164,7 +164,7 @@ def _check_keys(session: Session, jobs: Sequence[NewJob]) -> None:
     if not keyed:
         return
     keys = [(job.task, job.unique_key or "") for job in keyed]
-    held = {(row["task"], row["unique_key"]): row["id"] for row in find_holders(session, keys)}
+    held = {(row["task"], row["unique_key"]): row["id"] for row in find_key_owners(session, keys)}
     for job in jobs:
         if job.unique_key is not None:
             holder = held.setdefault((job.task, job.unique_key), job.id)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from leasehold.domain import operate
-from leasehold.domain.capacity import Holder, retry_hint
+from leasehold.domain.capacity import RunningJob, retry_hint
 from leasehold.domain.errors import InvalidState, state_reported
 from leasehold.domain.job import Enqueued, Grant, Job, NewJob, Sighting, has_run_out
 from leasehold.domain.lanes import DueGroup, DueGroups, Source
@@ -20,7 +20,7 @@ from leasehold.domain.records import claimable_in
 from leasehold.domain.settle import settle, settle_lost, time_is_over
 from leasehold.domain.states import State
 from leasehold.stores.database.database import Records, Row, Session
-from leasehold.stores.results import Denied, Full, Order
+from leasehold.stores.results import ClaimDenied, Full, Order
 from leasehold.stores.verbs.dependencies import without_locked_children
 from leasehold.stores.verbs.enqueue import EnqueueVerbs, enqueue_in
 from leasehold.stores.verbs.limits import (
@@ -32,7 +32,7 @@ from leasehold.stores.verbs.limits import (
     why_not,
 )
 from leasehold.stores.verbs.locking import find_progress, lock, lock_held_skip_locked
-from leasehold.stores.verbs.writing import batches, find_holders, write
+from leasehold.stores.verbs.writing import batches, find_key_owners, write
 
 SEES_TICKETS = 200
 """Tickets that every claim looks at, even with little room: a small worker clears many stale ones at once."""
@@ -244,7 +244,7 @@ def grants_of(rows: Iterable[tuple[Any, ...]]) -> list[Grant]:
 class ClaimVerbs(LimitVerbs):
     def claim_by_id(
         self, job_id: str, worker: str, sites: Sequence[str] = (), sighting: Sighting | None = None
-    ) -> Grant | Denied:
+    ) -> Grant | ClaimDenied:
         """Claim one job, whatever its queue. An expired lease is first reaped (after two looks, as its task
         says), then claimed or adopted, all in one transaction. A job whose time is over ends and is denied;
         an orphan is granted nevertheless, so that its execution can be stopped."""
@@ -252,13 +252,13 @@ class ClaimVerbs(LimitVerbs):
         monotonic = self._database.clock.monotonic()
         ripe = sighting if sighting is not None and sighting.ripe(monotonic) else None
 
-        def work(session: Session, need: Need = NOTHING) -> Grant | Denied | Need:
+        def work(session: Session, need: Need = NOTHING) -> Grant | ClaimDenied | Need:
             if need:
                 lock_limits(session, [need])
             jobs, now = lock(session, [job_id])
             job = jobs.get(job_id)
             if job is None or now is None:
-                return Denied(job_id, None, "no such job")
+                return ClaimDenied(job_id, None, "no such job")
             needed = self._needs_of(session, [job.gate]).get(job.gate, NOTHING)
             if needed != need and not _is_held(job, now):
                 return needed
@@ -310,17 +310,17 @@ def claim_in(
     sighting: Sighting | None,
     monotonic: float,
     need: Need,
-) -> Grant | Denied:
+) -> Grant | ClaimDenied:
     """Claim this job, which is locked, in an open transaction."""
     job_id = job.id
     if job.state is State.RUNNING and job.worker is not None:
         if _is_held(job, now):
             held = f"its lease is held by {job.worker}"
-            return Denied(job_id, job.state, held, retry_in=claimable_in(job, now))
-        if sighting is None or not (sighting.matches(job) and sighting.missed(now)):
+            return ClaimDenied(job_id, job.state, held, retry_in=claimable_in(job, now))
+        if sighting is None or not (sighting.matches(job) and sighting.has_expired(now)):
             first_look = _sight(session, job, job.worker, now, monotonic)
             again = "its lease has run out; it can be taken over after a second look"
-            return Denied(job_id, job.state, again, first_look, job.lease_seconds / 3)
+            return ClaimDenied(job_id, job.state, again, first_look, job.lease_seconds / 3)
         lost = Lost(alone=sighting.alone, progressed=job.seq in find_progress(session, [job]))
         move = settle_lost(job, lost, now=now, jitter=random.random())
         write(session, [move], now)
@@ -328,11 +328,11 @@ def claim_in(
     if job.state is State.QUEUED and time_is_over(job, now):
         ended = operate.expire(job, now=now)
         write(session, [ended], now)
-        return Denied(job_id, ended.job.state, ended.detail or "its time is over")
+        return ClaimDenied(job_id, ended.job.state, ended.detail or "its time is over")
     if job.orphan and job.execution_site in sites:
         granted = operate.adopt(job, worker=worker, now=now)
     elif (why := _not_claimable(session, job, now, need)) is not None:
-        return Denied(job_id, job.state, why, retry_in=claimable_in(job, now))
+        return ClaimDenied(job_id, job.state, why, retry_in=claimable_in(job, now))
     else:
         if need.rate is not None:
             session.run("move_rates", taken=Records([{"key": need.rate, "jobs": 1}]))
@@ -432,12 +432,14 @@ def _run_now(
 ) -> Grant | Full | Enqueued:
     _take_turn(session, job.task)
     # Counted by a statement of its own: it must see what earlier calls wrote.
-    places = session.rows("list_running_of_task", task=job.task)
-    if any(place["id"] == job.id for place in places):
+    running_jobs = session.rows("list_running_of_task", task=job.task)
+    if any(running["id"] == job.id for running in running_jobs):
         return _given_before(session, job, worker)
-    holders = [_holder(place) for place in places if _is_taken(place)]
+    holders = [_holder(running) for running in running_jobs if _takes_place(running)]
     if len(holders) >= cap:
-        return _duplicate_of(session, job) or Full(tuple(holders), retry_hint(holders, places[0]["now"]))
+        return _duplicate_of(session, job) or Full(
+            tuple(holders), retry_hint(holders, running_jobs[0]["now"])
+        )
     need = Need(job.slots, job.rate)
     if need:
         lock_limits(session, [need])  # before any job, as every claim does
@@ -447,7 +449,7 @@ def _run_now(
     jobs, now = lock(session, [job.id])
     assert now is not None
     granted = claim_in(session, jobs[job.id], now, worker, (), None, monotonic, need)
-    if isinstance(granted, Denied):
+    if isinstance(granted, ClaimDenied):
         # Raised, so that the stored job is rolled back too.
         raise InvalidState(job.id, "start", "not stored", granted.why)
     return granted
@@ -459,14 +461,16 @@ def _take_turn(session: Session, task: str) -> None:
         session.run("insert_running_cap", task=task)
 
 
-def _is_taken(place: Row) -> bool:
+def _takes_place(running: Row) -> bool:
     """Whether a running job counts towards the cap. An expired lease does not: its worker is gone, or will be
     fenced. An execution does, because it may live on until it is adopted and has ended."""
-    return bool(place["placed"]) or place["worker"] is None or place["lease_expires_at"] > place["now"]
+    return (
+        bool(running["has_site"]) or running["worker"] is None or running["lease_expires_at"] > running["now"]
+    )
 
 
-def _holder(place: Row) -> Holder:
-    return Holder(place["id"], place["worker"], place["started_at"], place["lease_expires_at"])
+def _holder(running: Row) -> RunningJob:
+    return RunningJob(running["id"], running["worker"], running["started_at"], running["lease_expires_at"])
 
 
 def _given_before(session: Session, job: NewJob, worker: str) -> Grant | Enqueued:
@@ -482,5 +486,5 @@ def _duplicate_of(session: Session, job: NewJob) -> Enqueued | None:
     """The existing job that the call leads to, or None: such a call needs no free capacity."""
     if job.unique_key is None or job.on_duplicate != "return":
         return None
-    rows = find_holders(session, [(job.task, job.unique_key)])
+    rows = find_key_owners(session, [(job.task, job.unique_key)])
     return Enqueued(rows[0]["id"], created=False) if rows else None

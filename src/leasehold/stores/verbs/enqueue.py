@@ -33,7 +33,7 @@ from leasehold.stores.verbs.writing import (
     Verbs,
     batches,
     bump_groups,
-    find_holders,
+    find_key_owners,
     group_records,
     write_moves,
     write_outbox_of_groups,
@@ -43,7 +43,7 @@ from leasehold.stores.verbs.writing import (
 _TRIES = 3
 _BULK = 1000
 
-Inserted = Any
+LaneAt = Any
 """The `lane_at` of an inserted job, as the database returns instants; None without a lane."""
 
 _NOTHING: Mapping[str, int] = {}
@@ -62,7 +62,7 @@ class EnqueueVerbs(GateVerbs):
         self._make_gates(jobs)
         if not jobs:
             return []
-        insert = _enqueue_plain if all(map(is_plain, jobs)) else enqueue_in
+        insert = _enqueue_plain if all(map(fits_fast_insert, jobs)) else enqueue_in
 
         def work(session: Session) -> list[Enqueued]:
             made = insert(session, jobs)
@@ -87,8 +87,8 @@ def enqueue_in(
     """Enqueue inside an open transaction. Holders of keys that give way are cancelled first, so that the new jobs are
     stored in the order given; groups are notified last, once each, with the caller's changes. `marks` are the stops of
     the parents of follow-ups, if the caller knows them. `update` replaces `update_groups`."""
-    stopped = _find_stopped(session, jobs, marks)
-    keep_long_names(session, jobs)
+    stopped = _find_covered_by_stop(session, jobs, marks)
+    store_full_names(session, jobs)
     changes = _GroupChanges(dict(groups))
     enqueued = _insert_all(session, _on_hold_where_needed(jobs, stopped), stopped, changes)
     related = [job for job in jobs if job.after or job.follow_up_of is not None]
@@ -127,7 +127,9 @@ class _GroupChanges:
                     opened[job.group] = opened.get(job.group, False) or job.follow_up_of is None
 
 
-def _find_stopped(session: Session, jobs: Sequence[NewJob], marks: Marks | None) -> Mapping[str, StopMark]:
+def _find_covered_by_stop(
+    session: Session, jobs: Sequence[NewJob], marks: Marks | None
+) -> Mapping[str, StopMark]:
     """The follow-ups that a stop of their parent or of their group covers, by id."""
     follow_ups = [job for job in jobs if job.follow_up_of is not None]
     if not follow_ups:
@@ -140,10 +142,12 @@ def _find_stopped(session: Session, jobs: Sequence[NewJob], marks: Marks | None)
 def _on_hold_where_needed(jobs: Sequence[NewJob], stopped: Collection[str]) -> Sequence[NewJob]:
     """Jobs that wait for parents are inserted as held, until they are tied to them. So are stopped jobs,
     until they are cancelled; a stopped job replaces no holder of its key."""
-    held = [replace(job, hold=True) if job.after else job for job in jobs]
+    with_holds = [replace(job, hold=True) if job.after else job for job in jobs]
     if stopped:
-        held = [replace(j, hold=True, on_duplicate="return") if j.id in stopped else j for j in held]
-    return held
+        with_holds = [
+            replace(j, hold=True, on_duplicate="return") if j.id in stopped else j for j in with_holds
+        ]
+    return with_holds
 
 
 def _insert_all(
@@ -153,7 +157,7 @@ def _insert_all(
     enqueued: dict[str, Enqueued] = {}
     for _ in range(_TRIES):
         changes.add(_replace_key_holders(session, wanted))
-        inserted: dict[str, Inserted] = {}
+        inserted: dict[str, LaneAt] = {}
         for batch in batches(wanted, _BULK):
             inserted |= _insert(session, batch)
         enqueued |= {job_id: Enqueued(job_id, created=True) for job_id in inserted}
@@ -193,25 +197,23 @@ def _relate(session: Session, jobs: Sequence[NewJob], enqueued: Mapping[str, Enq
     """Tie new jobs to their parents and to the job they follow; returns the groups that this changes. A job
     that existed before keeps its ties."""
     made = [job for job in jobs if enqueued[job.id] == Enqueued(job.id, created=True)]
-    requested = [{"parent_id": job.follow_up_of, "child_id": job.id} for job in made if job.follow_up_of]
-    if requested:
-        session.run("insert_follow_ups", follow_ups=Records(requested))
+    follow_ups = [{"parent_id": job.follow_up_of, "child_id": job.id} for job in made if job.follow_up_of]
+    if follow_ups:
+        session.run("insert_follow_ups", follow_ups=Records(follow_ups))
     moves, now = wait_for_parents(session, made, {job_id: one.id for job_id, one in enqueued.items()})
     return write_moves(session, moves, now) if now is not None else {}
 
 
-def _write_tickets_and_tags(
-    session: Session, jobs: Sequence[NewJob], inserted: Mapping[str, Inserted]
-) -> None:
+def _write_tickets_and_tags(session: Session, jobs: Sequence[NewJob], inserted: Mapping[str, LaneAt]) -> None:
     write_tickets(session, _tickets(jobs, inserted))
     tags = [{"name": tag, "job_id": job.id} for job in jobs for tag in job.tags]
     if tags:
         session.run("insert_tags", tags=Records(tags))
 
 
-def _tickets(jobs: Sequence[NewJob], inserted: Mapping[str, Inserted]) -> list[Ticket]:
+def _tickets(jobs: Sequence[NewJob], inserted: Mapping[str, LaneAt]) -> list[Ticket]:
     """One ticket per lane and due time: only the first of the batch can be the lane's head by then."""
-    first: dict[tuple[str, Inserted], Ticket] = {}
+    first: dict[tuple[str, LaneAt], Ticket] = {}
     for job in jobs:
         if job.lane is not None and not job.hold:
             due = inserted[job.id]
@@ -244,7 +246,7 @@ def _resolve_conflicts(
 
 def _holders(session: Session, jobs: Sequence[NewJob]) -> dict[tuple[str, str], Row]:
     keys = [(job.task, job.unique_key) for job in jobs if job.unique_key is not None]
-    rows = find_holders(session, keys) if keys else []
+    rows = find_key_owners(session, keys) if keys else []
     return {(row["task"], row["unique_key"]): row for row in rows}
 
 
@@ -261,10 +263,10 @@ def _replace_key_holders(session: Session, jobs: Sequence[NewJob]) -> Groups:
         by_holder[row["id"]] = next(job for job in replacing if (job.task, job.unique_key) == (task, key))
     if not by_holder:
         return {}
-    held, now = lock(session, by_holder)
+    locked, now = lock(session, by_holder)
     moves = [
         operate.cancel(job, now=now, reason=f"replaced by job {by_holder[job.id].id}")
-        for job in held.values()
+        for job in locked.values()
         if now is not None and _gives_way(job, by_holder[job.id])
     ]
     return write_moves(session, moves, now) if moves and now is not None else {}
@@ -282,7 +284,7 @@ def special_of(job: NewJob) -> int:
     return TIED if named or limited or job.policy.mirror else PLAIN
 
 
-def is_plain(job: NewJob) -> bool:
+def fits_fast_insert(job: NewJob) -> bool:
     """Whether the enqueue writes only a row of `job` and one of `ready`, as for most jobs."""
     related = job.tags or job.after or job.follow_up_of is not None or job.retry_of is not None
     given = job.hold or job.at is not None or job.trace is not None or job.rate is not None
@@ -316,10 +318,10 @@ def _shape_of(job: NewJob) -> tuple[Any, ...]:
     return *_fields_of(job), job.lane is None, job.unique_key is None
 
 
-def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[str, Inserted]:
+def _insert(session: Session, jobs: Sequence[NewJob]) -> dict[str, LaneAt]:
     """One statement inserts adjacent jobs of one shape, so that seq follows the order given. The result
     leaves out jobs whose id is stored already (a repeat after a lost reply) or whose key is held."""
-    inserted: dict[str, Inserted] = {}
+    inserted: dict[str, LaneAt] = {}
     for _, alike in groupby(_with_keys(session, jobs), _shape_of):
         inserted |= _insert_alike(session, list(alike))
     return inserted
@@ -355,19 +357,19 @@ def _with_keys(session: Session, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
     return [job for job in jobs if job.unique_key is None or job.id in got]
 
 
-def _insert_alike(session: Session, jobs: Sequence[NewJob]) -> dict[str, Inserted]:
+def _insert_alike(session: Session, jobs: Sequence[NewJob]) -> dict[str, LaneAt]:
     made = dict(session.tuples("insert_jobs", **parameters_for(jobs)))
     if not made:
         return {}
     job, seqs, special = jobs[0], sorted(made.values()), special_of(jobs[0])
     if job.hold:
-        rows = session.tuples("park_new", seqs=seqs, special=special)
+        rows = session.tuples("insert_new_parked", seqs=seqs, special=special)
     elif job.lane is not None:
-        rows = session.tuples("line_up_new", seqs=seqs, special=special)
+        rows = session.tuples("insert_new_lane_places", seqs=seqs, special=special)
     else:
-        rows = session.tuples("ready_new", seqs=seqs, special=special)
+        rows = session.tuples("insert_new_ready", seqs=seqs, special=special)
     if job.deadline is not None or job.start_by is not None:
-        session.run("limit_new", seqs=seqs)
+        session.run("insert_new_time_limits", seqs=seqs)
     if job.group is not None:
         session.run("join_group", group=job.group, seqs=seqs)
     lane_at = dict(rows)
@@ -423,7 +425,9 @@ class EnqueueOnceVerbs(EnqueueVerbs):
         self._make_gates(jobs)
 
         def work(session: Session) -> Once:
-            if not session.tuples("take_request", key=key, fingerprint=fingerprint, seconds=KEYS_KEPT_FOR):
+            if not session.tuples(
+                "take_idempotency_key", key=key, fingerprint=fingerprint, seconds=KEYS_KEPT_FOR
+            ):
                 return _repeat(session, key, fingerprint)
             made = enqueue_in(session, jobs)
             session.run("answer_request", key=key, answer=json.dumps(made))
@@ -444,17 +448,17 @@ def _repeat(session: Session, key: str, fingerprint: str) -> Once:
 # -- names that are too long to be stored in full ----------------------------------------------------------------------
 
 
-class LongNameVerbs(Verbs):
+class FullNameVerbs(Verbs):
     """Names that are stored shortened."""
 
     def full_names(self, names: Sequence[str]) -> dict[str, str]:
         """The full form of each name that is stored shortened; other names are left out."""
-        return dict(self._tuples("find_long_names", names=list(names)))
+        return dict(self._tuples("find_full_names", names=list(names)))
 
 
-def keep_long_names(session: Session, jobs: Iterable[NewJob]) -> None:
+def store_full_names(session: Session, jobs: Iterable[NewJob]) -> None:
     """Store the full form of the jobs' long names, in the transaction that stores the jobs."""
-    names = {name: whole for job in jobs for name, whole in job.long_names}
+    names = {name: full for job in jobs for name, full in job.full_names}
     if names:
-        records = [{"name": name, "whole": whole} for name, whole in sorted(names.items())]
-        session.run("insert_long_names", names=Records(records))
+        records = [{"name": name, "whole": full} for name, full in sorted(names.items())]
+        session.run("insert_full_names", names=Records(records))

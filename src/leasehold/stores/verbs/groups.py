@@ -13,6 +13,7 @@ from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.groups import (
     GROUP_TOTAL_CAP,
     FiledResult,
+    GroupAttempt,
     GroupError,
     GroupPage,
     GroupResult,
@@ -21,7 +22,6 @@ from leasehold.domain.groups import (
     GroupStatus,
     GroupStop,
     GroupSummary,
-    RunningJob,
     status_of,
 )
 from leasehold.domain.job import Job
@@ -54,12 +54,12 @@ class GroupVerbs(ResultVerbs):
         """Groups by name; `cursor` is the last page's `next`."""
         check_page(limit)
         (after,) = ("",) if cursor is None else parts_of(cursor, str)
-        requested: dict[str, Any] = {"after": after, "limit": limit + 1, "cap": GROUP_TOTAL_CAP}
+        parameters: dict[str, Any] = {"after": after, "limit": limit + 1, "cap": GROUP_TOTAL_CAP}
         statement = "list_groups"
         if state is not None:
             statement = "list_groups_in"
-            requested["state"] = state
-        rows = self._rows(statement, **requested)
+            parameters["state"] = state
+        rows = self._rows(statement, **parameters)
         groups = [_group_summary(row) for row in rows[:limit]]
         return GroupPage(groups, cursor_of(groups[-1].name) if len(rows) > limit else None)
 
@@ -166,7 +166,7 @@ def _status(session: Session, name: str, tasks: Sequence[str] | None, partial: b
     return replace(status, noted=noted) if partial else status
 
 
-def _running(session: Session, which: dict[str, Any]) -> tuple[RunningJob, ...]:
+def _running(session: Session, which: dict[str, Any]) -> tuple[GroupAttempt, ...]:
     rows = session.rows("list_group_running", limit=MOST_IN_STATUS, **which)
     emitted: dict[str, list[Update]] = {row["id"]: [] for row in rows}
     if rows:
@@ -174,7 +174,7 @@ def _running(session: Session, which: dict[str, Any]) -> tuple[RunningJob, ...]:
         for row in session.rows("list_emitted", ids=list(emitted), limit=share):
             emitted[row["job_id"]].append(update_of(row | {"emitted_in": row["attempt"]}))
     return tuple(
-        RunningJob(
+        GroupAttempt(
             row["id"],
             row["task"],
             row["attempt"],

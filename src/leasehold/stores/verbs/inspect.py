@@ -109,7 +109,7 @@ class Walked(NamedTuple):
 @frozen
 class Walk:
     session: Session
-    requested: Mapping[str, Any]
+    criteria: Mapping[str, Any]
     """Criteria for every job: `queue`, `tasks`, `lane`, `group`, `tags`, `states`, `live`; `ids` (the lowest
     and the highest), `created_since`, `created_until`."""
     size: int
@@ -122,12 +122,12 @@ class Walk:
         ways = [way for state in dict.fromkeys(states) for way in BY_STATE[state]]
         if QUEUED not in ways:
             return ways
-        if "lane" in self.requested:
+        if "lane" in self.criteria:
             # A job queued in a lane is nowhere else.
             return [IN_LANE if way is LANES else way for way in ways if way is not QUEUED]
-        if self.requested and self.requested.keys() <= {"queue", "tasks"}:
+        if self.criteria and self.criteria.keys() <= {"queue", "tasks"}:
             # Of all criteria, a gate stores only its jobs' queue and task.
-            few = self._few("walk.gated", "walk.where", *(f"walk.where_{name}" for name in self.requested))
+            few = self._few("walk.gated", "walk.where", *(f"walk.where_{name}" for name in self.criteria))
             gated = {QUEUED: GATED if few else QUEUED, LANES: GATED_LANES}
             return [gated.get(way, way) for way in ways]
         return ways
@@ -171,19 +171,19 @@ class Walk:
 
     def _open_to(self, way: Way) -> list[str]:
         """The criteria that this way does not serve."""
-        return [name for name in self.requested if not self._serves(way, name)]
+        return [name for name in self.criteria if not self._serves(way, name)]
 
     def _needs_job(self, way: Way) -> bool:
         return not way.brings_job and not _IN_THE_JOB.isdisjoint(self._open_to(way))
 
     def _serves(self, way: Way, criterion: str) -> bool:
         if way is TAGGED and criterion == "tags":
-            return len(set(self.requested["tags"])) == 1
+            return len(set(self.criteria["tags"])) == 1
         return criterion in way.serves
 
     def _window(self, ways: Sequence[Way], below: int, size: int) -> tuple[int, str | None]:
         """The number and id at which all ways stop, because one of them has read `size` rows by then."""
-        picky = [way for way in ways if way.ordered and (way.always or self.requested.keys() - way.serves)]
+        picky = [way for way in ways if way.ordered and (way.always or self.criteria.keys() - way.serves)]
         if not picky:
             return self.floor, None
         branches = [[f"walk.{way.name}", "walk.past"] for way in picky]
@@ -197,9 +197,9 @@ class Walk:
         return bool(rows[0]["jobs"] < self.size)
 
     def _values(self) -> dict[str, Any]:
-        tags, ids = self.requested.get("tags"), self.requested.get("ids")
+        tags, ids = self.criteria.get("tags"), self.criteria.get("ids")
         return {
-            **self.requested,
+            **self.criteria,
             **({"tag": tags[0], "tag_count": len(set(tags))} if tags else {}),
             **({"low": ids[0], "high": ids[1]} if ids else {}),
         }
@@ -342,16 +342,16 @@ def walk_of(
         "tags": None if filter.tag is None else [filter.tag],
         **more,
     }
-    requested: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    walk = Walk(session, requested, size, floor, top)
+    criteria: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    walk = Walk(session, criteria, size, floor, top)
     ways = _ways(walk, filter)
     if filter.states and ways[0] in (MEMBERS, TAGGED, IDS):
-        walk = replace(walk, requested={**requested, "states": [state.value for state in filter.states]})
+        walk = replace(walk, criteria={**criteria, "states": [state.value for state in filter.states]})
     return walk, ways
 
 
 def _ways(walk: Walk, filter: Filter) -> list[Way]:
-    if "ids" in walk.requested and walk.few_ids():
+    if "ids" in walk.criteria and walk.few_ids():
         return [IDS]
     if filter.group is not None:
         return [MEMBERS]

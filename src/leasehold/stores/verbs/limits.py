@@ -75,8 +75,8 @@ class LimitVerbs(Verbs):
         until: datetime | None = None,
     ) -> None:
         """Let no job of this key start on any worker until the given time or until `open_rate`."""
-        requested = {"key": key, "actor": actor, "reason": reason, "seconds": for_, "until": until}
-        if not self._database.single(lambda session: changed(session.rows("close_rate", **requested))):
+        parameters = {"key": key, "actor": actor, "reason": reason, "seconds": for_, "until": until}
+        if not self._database.single(lambda session: changed(session.rows("close_rate", **parameters))):
             raise unknown_rate("key", key)
 
     @transaction
@@ -162,11 +162,13 @@ class LimitVerbs(Verbs):
         if not self._openings:
             return None
         now = self._database.clock.monotonic()
-        requested, wanted = frozenset(queues), None if tasks is None else frozenset(tasks)
+        queue_set, task_set = frozenset(queues), None if tasks is None else frozenset(tasks)
         found = []
         for claimed, at in list(self._openings.items()):
             of_queues, of_tasks = claimed
-            if of_queues <= requested and (wanted is None or (of_tasks is not None and of_tasks <= wanted)):
+            if of_queues <= queue_set and (
+                task_set is None or (of_tasks is not None and of_tasks <= task_set)
+            ):
                 found.append(max(0.0, at - now))
                 if at <= now:
                     # Reported once: the next claim finds out anew.
@@ -378,9 +380,9 @@ def limit_problems(session: Session, jobs: Iterable[NewJob]) -> dict[str, Invali
     if not limited:
         return {}
     names, keys = names_of([Need(job.slots, job.rate) for job in limited])
-    requested = [*names, *keys]
-    limits = {row["name"]: row["lim"] for row in session.rows("find_slots", names=requested)}
-    known = {row["key"] for row in session.rows("find_rates", keys=requested)}
+    needed = [*names, *keys]
+    limits = {row["name"]: row["lim"] for row in session.rows("find_slots", names=needed)}
+    known = {row["key"] for row in session.rows("find_rates", keys=needed)}
     found = {job.id: _problem(job, limits, known) for job in limited}
     return {job_id: problem for job_id, problem in found.items() if problem is not None}
 

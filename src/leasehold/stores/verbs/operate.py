@@ -19,7 +19,7 @@ from leasehold.stores.verbs.budgets import refuse_over_budget
 from leasehold.stores.verbs.enqueue import enqueue_in
 from leasehold.stores.verbs.groups import refuse_in_held_group
 from leasehold.stores.verbs.locking import lock
-from leasehold.stores.verbs.writing import Verbs, find_holders, write
+from leasehold.stores.verbs.writing import Verbs, find_key_owners, write
 
 Decide = Callable[[Job, datetime], Move]
 
@@ -201,7 +201,7 @@ def _check_key(session: Session, move: Move) -> None:
     key = move.job.unique_key
     if key is None or move.before.state in HOLDS_UNIQUE_KEY or move.job.state not in HOLDS_UNIQUE_KEY:
         return
-    for holder in find_holders(session, [(move.job.task, key)]):
+    for holder in find_key_owners(session, [(move.job.task, key)]):
         if holder["id"] != move.job.id:
             raise DuplicateJob(holder["id"], move.job.task, key)
 

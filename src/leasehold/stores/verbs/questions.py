@@ -57,13 +57,13 @@ class QuestionVerbs(Verbs):
         """Open questions that can be answered, the oldest first."""
         check_page(limit, LONGEST_LIST)
         given = {"group": group, "queue": queue, "task": task}
-        requested = {name: value for name, value in given.items() if value is not None}
+        filters = {name: value for name, value in given.items() if value is not None}
         parts = [
             "list_open_questions",
-            *(f"list_open_questions.where_{name}" for name in requested),
+            *(f"list_open_questions.where_{name}" for name in filters),
             "list_open_questions.page",
         ]
-        rows = self._database.read(lambda session: session.listing(parts, limit=limit, **requested))
+        rows = self._database.read(lambda session: session.listing(parts, limit=limit, **filters))
         return [record_of(OpenQuestion, row, state=State(row["state"])) for row in rows]
 
     def _expire_questions(self, ids: list[str]) -> list[Job]:

@@ -13,7 +13,7 @@ from leasehold.domain.records import Reaped
 from leasehold.domain.settle import settle_lost, time_is_over
 from leasehold.domain.states import Flag, Trigger, allowed
 from leasehold.stores.database.database import Columns, Records, Session
-from leasehold.stores.database.places import FLAGS, START_BY, as_stored, record_of
+from leasehold.stores.database.places import START_BY, STOP_OF_NUMBER, as_stored, record_of
 from leasehold.stores.verbs.claim import grant_of
 from leasehold.stores.verbs.dependencies import without_locked_children
 from leasehold.stores.verbs.locking import find_progress, lock_held_skip_locked, lock_skip_locked
@@ -24,12 +24,12 @@ from leasehold.stores.verbs.writing import Verbs, batches, write
 class RecoverVerbs(QuestionVerbs):
     """Take over the jobs of workers that are gone, and recover from lost replies."""
 
-    def sight_missed(self, sweep: float = 0.0, limit: int = 1000) -> list[Sighting]:
+    def sight_overdue(self, sweep: float = 0.0, limit: int = 1000) -> list[Sighting]:
         """The first look at leases whose renewal is overdue on the database's clock: those that a look `sweep` seconds
         later would see too late to reap at their expiry. It includes leases that expire further ahead than their own
         length, because the clock was set back."""
-        requested = {"sweep": sweep, "tolerance": TOLERANCE, "limit": limit}
-        rows = self._rows("sight_missed", **requested)
+        parameters = {"sweep": sweep, "tolerance": TOLERANCE, "limit": limit}
+        rows = self._rows("sight_overdue", **parameters)
         seen_at = self._database.clock.monotonic()
         return [
             Sighting(
@@ -38,7 +38,7 @@ class RecoverVerbs(QuestionVerbs):
                 expires_at=row["lease_expires_at"],
                 lease_seconds=row["lease_seconds"],
                 worker=row["worker"],
-                alone=not row["shared"],
+                alone=row["alone"],
                 seen_at=seen_at,
                 expires_in=row["expires_in"],
             )
@@ -78,9 +78,9 @@ class RecoverVerbs(QuestionVerbs):
         `start_by`, they are cancelled. Close questions whose time is over and queue the jobs that wait for them. A
         separate read looks for them first: a sweep that finds nothing writes nothing."""
         rows = self._tuples("find_passed_limits", limit=limit)
-        ids = [job_id for job_id, requested in rows if not requested]
+        ids = [job_id for job_id, is_question in rows if not is_question]
         ended = self._database.transact(lambda session: _expire(session, ids)) if ids else []
-        return ended + self._expire_questions([job_id for job_id, requested in rows if requested])
+        return ended + self._expire_questions([job_id for job_id, is_question in rows if is_question])
 
     def adopt(
         self, worker: str, sites: Sequence[str], tasks: Sequence[str] | None = None, limit: int = 100
@@ -90,10 +90,10 @@ class RecoverVerbs(QuestionVerbs):
             return []
 
         self._make_worker_name(worker)
-        requested = {"sites": list(sites), "tasks": None if tasks is None else list(tasks), "limit": limit}
+        parameters = {"sites": list(sites), "tasks": None if tasks is None else list(tasks), "limit": limit}
 
         def work(session: Session) -> list[Grant]:
-            found = [row[0] for row in session.tuples("find_orphans", **requested)]
+            found = [row[0] for row in session.tuples("find_orphans", **parameters)]
             jobs, now = lock_skip_locked(session, found)
             if now is None:
                 return []
@@ -113,7 +113,7 @@ def _reap(session: Session, sightings: Sequence[Sighting]) -> list[Move]:
     jobs, now = lock_held_skip_locked(session, [s.id for s in sightings])
     if now is None:
         return []
-    lost = [s for s in sightings if s.id in jobs and s.matches(jobs[s.id]) and s.missed(now)]
+    lost = [s for s in sightings if s.id in jobs and s.matches(jobs[s.id]) and s.has_expired(now)]
     progressed = find_progress(session, [jobs[s.id] for s in lost])
     moves = without_locked_children(session, [_lose(jobs[s.id], s, now, progressed) for s in lost])
     write(session, moves, now)
@@ -154,30 +154,32 @@ class RenewVerbs(Verbs):
         held = {job_id: leases[job_id] for job_id in sorted(leases) if leases[job_id] > 0}
         if not held:
             return []
-        renewed = self._ask("renew", held)
-        answer = [Renewal(job_id, FLAGS[stop]) for job_id, stop in renewed.items()]
+        renewed = self._query("renew", held)
+        answer = [Renewal(job_id, STOP_OF_NUMBER[stop]) for job_id, stop in renewed.items()]
         missing = {job_id: token for job_id, token in held.items() if job_id not in renewed}
         if missing:
             # The statement does not wait: a lease that it skipped is locked or lost. A read finds out which.
-            locked = self._ask("find_leases", missing)
-            answer += [Renewal(job_id, FLAGS[stop], extended=False) for job_id, stop in locked.items()]
+            locked = self._query("find_leases", missing)
+            answer += [
+                Renewal(job_id, STOP_OF_NUMBER[stop], extended=False) for job_id, stop in locked.items()
+            ]
         return answer
 
-    def _ask(self, statement: str, leases: Mapping[str, int]) -> dict[str, int]:
+    def _query(self, statement: str, leases: Mapping[str, int]) -> dict[str, int]:
         columns = Columns(ids=list(leases), tokens=list(leases.values()))
         return dict(
             self._database.single(lambda session: session.tuples(statement, leases=columns), idempotent=True)
         )
 
-    def read_flags(self, leases: Mapping[str, tuple[int, int]]) -> dict[str, Flag]:
+    def read_stop_requests(self, leases: Mapping[str, tuple[int, int]]) -> dict[str, Flag]:
         """The stop requests on these leases, given as id, sequence number and token. The call only reads: it extends no
         lease and does not report lost ones."""
         if not leases:
             return {}
         ids = {seq: job_id for job_id, (seq, _) in leases.items()}
         held = Columns(jobs=list(ids), tokens=[token for _, token in leases.values()])
-        rows = self._database.read(lambda session: session.tuples("read_flags", leases=held))
-        return {ids[seq]: flag for seq, stop in rows if (flag := FLAGS[stop]) is not None}
+        rows = self._database.read(lambda session: session.tuples("read_stop_requests", leases=held))
+        return {ids[seq]: flag for seq, stop in rows if (flag := STOP_OF_NUMBER[stop]) is not None}
 
     def record_site(self, job_id: str, token: int, site: str, name: str) -> bool:
         """Record where an execution will live, before it starts. False: the lease is lost, so the execution must not

@@ -92,8 +92,10 @@ class ScheduleVerbs(EnqueueVerbs):
 
     def pause_schedule(self, name: str, actor: str | None = None, reason: str | None = None) -> None:
         """Stop the ticks until `resume_schedule`. Raises ScheduleNotFound."""
-        requested = {"name": name, "actor": actor, "reason": reason}
-        paused = self._database.single(lambda session: changed(session.tuples("pause_schedule", **requested)))
+        parameters = {"name": name, "actor": actor, "reason": reason}
+        paused = self._database.single(
+            lambda session: changed(session.tuples("pause_schedule", **parameters))
+        )
         if not paused:
             raise ScheduleNotFound(name)
 

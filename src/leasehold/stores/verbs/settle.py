@@ -40,7 +40,7 @@ class _Call:
     """The parameters of one settle, and what it has found out so far."""
 
     wait: bool
-    unstorable: set[str]
+    not_serializable: set[str]
     decided: dict[str, Job] = field(default_factory=dict)
 
     @property
@@ -64,20 +64,20 @@ class SettleVerbs(EnqueueVerbs):
         other attempts do not wait."""
         latest = _latest(endings)
         screened = _screened(latest.values())
-        call = _Call(wait, screened.unstorable)
-        done, freed = self._settle_good(screened.good, call)
+        call = _Call(wait, screened.not_serializable)
+        done, freed = self._settle_successes(screened.good, call)
         # A job that the statement left out is fenced, awaited or locked: its rows, once locked, show which.
         careful = [ending for ending in screened.good if ending.id not in done] + screened.followed
         if careful:
-            done |= self._settle_carefully(careful, call)
+            done |= self._settle_successes_locked(careful, call)
         for batch in batches(screened.other):
-            done |= self._settle_decided(batch, call)
+            done |= self._decide_and_settle(batch, call)
         left = {job_id: ending.token for job_id, ending in latest.items() if job_id not in done}
         locked = set() if wait else {job_id for job_id, _ in self._still_held(left.items())}
         return Settled(
             accepted=sorted(done),
             fenced=sorted(left.keys() - locked),
-            unstorable=sorted(call.unstorable & done),
+            not_serializable=sorted(call.not_serializable & done),
             locked=sorted(locked),
             freed=freed or call.frees_limits or any(ending.id in done for ending in careful),
             decided=call.decided,
@@ -110,7 +110,7 @@ class SettleVerbs(EnqueueVerbs):
         found = [e if e.seq is not None else e._replace(seq=seqs.get(e.id)) for e in endings]
         return [ending for ending in found if ending.seq is not None]
 
-    def _settle_good(self, endings: Sequence[Ending], call: _Call) -> tuple[set[str], bool]:
+    def _settle_successes(self, endings: Sequence[Ending], call: _Call) -> tuple[set[str], bool]:
         """Settle successes that need no decision; returns the settled ids, and whether slots are free again."""
         done: set[str] = set()
         freed = False
@@ -139,12 +139,12 @@ class SettleVerbs(EnqueueVerbs):
                 done |= self._bisected(left, call, write)
         return done, any(freed)
 
-    def _settle_carefully(self, endings: Sequence[Ending], call: _Call) -> set[str]:
+    def _settle_successes_locked(self, endings: Sequence[Ending], call: _Call) -> set[str]:
         """Settle successes that other jobs wait for, or that have follow-ups; halves as `_settle_succeeded` does."""
         self._make_gates([job for ending in endings for job in _follow_ups(ending)], strict=False)
         done: set[str] = set()
         for batch in _with_follow_ups(endings):
-            done |= self._bisected(batch, call, lambda some: self._settle_decided(some, call))
+            done |= self._bisected(batch, call, lambda some: self._decide_and_settle(some, call))
         return done
 
     def _bisected(
@@ -159,13 +159,13 @@ class SettleVerbs(EnqueueVerbs):
             if not self._database.refuses_data(error):
                 raise
             if len(endings) == 1:
-                call.unstorable.add(endings[0].id)
-                return self._settle_decided([_unstorable(endings[0], str(error))], call)
+                call.not_serializable.add(endings[0].id)
+                return self._decide_and_settle([_as_not_serializable(endings[0], str(error))], call)
         middle = len(endings) // 2
         first = self._bisected(endings[:middle], call, write)
         return first | self._bisected(endings[middle:], call, write)
 
-    def _settle_decided(self, endings: Sequence[Ending], call: _Call) -> set[str]:
+    def _decide_and_settle(self, endings: Sequence[Ending], call: _Call) -> set[str]:
         """Decide and settle under the rows' locks: a stop request may have come a moment ago."""
         try:
             jobs = self._database.transact(lambda session: settle_in(session, endings, call.wait))
@@ -173,7 +173,7 @@ class SettleVerbs(EnqueueVerbs):
             # Halve until the parent of the locked job is alone, and leave that parent.
             middle = len(endings) // 2
             halves = (endings[:middle], endings[middle:]) if middle else ()
-            return {job_id for half in halves for job_id in self._settle_decided(half, call)}
+            return {job_id for half in halves for job_id in self._decide_and_settle(half, call)}
         except GroupOnHold:
             # The hold came between the check and the write; the second try sees it and leaves out only the follow-ups.
             jobs = self._database.transact(lambda session: settle_in(session, endings, call.wait))
@@ -239,7 +239,7 @@ class _Screened(NamedTuple):
     followed: list[Ending]
     """Successes with follow-ups."""
     other: list[Ending]
-    unstorable: set[str]
+    not_serializable: set[str]
     """Jobs whose ending cannot be stored as it is."""
 
 
@@ -256,8 +256,8 @@ def _screened(endings: Iterable[Ending]) -> _Screened:
         # Most successes of a busy worker have no result: they need no check.
         problem = None if says_nothing else _problem(outcome)
         if problem is not None:
-            screened.unstorable.add(ending.id)
-            screened.other.append(_unstorable(ending, problem))
+            screened.not_serializable.add(ending.id)
+            screened.other.append(_as_not_serializable(ending, problem))
         elif type(outcome) is not Success:
             screened.other.append(ending)
         elif outcome.follow_ups:
@@ -284,9 +284,9 @@ def _problem(outcome: Outcome) -> str | None:
     return None
 
 
-def _unstorable(ending: Ending, problem: str) -> Ending:
+def _as_not_serializable(ending: Ending, problem: str) -> Ending:
     what = "question" if isinstance(ending.outcome, QuestionAsked) else "result"
-    return ending._replace(outcome=Failure(f"unstorable {what}: {problem}", final=True))
+    return ending._replace(outcome=Failure(f"the {what} is not serializable: {problem}", final=True))
 
 
 def _with_follow_ups(endings: Iterable[Ending]) -> Iterator[list[Ending]]:
@@ -326,10 +326,10 @@ def file_follow_ups(
     refused = _without_parents(session, follow_ups)
     refused |= {job_id: str(problem) for job_id, problem in limit_problems(session, follow_ups).items()}
     refused |= _into_held_groups(session, follow_ups, stopped_follow_ups(follow_ups, marks))
-    requested = [job for job in follow_ups if job.id not in refused]
+    accepted = [job for job in follow_ups if job.id not in refused]
     # With "raise", a held key would undo the success too.
-    mild = [replace(job, on_duplicate="return") if job.on_duplicate == "raise" else job for job in requested]
-    for job, made in zip(requested, enqueue_in(session, mild, groups, marks), strict=True):
+    mild = [replace(job, on_duplicate="return") if job.on_duplicate == "raise" else job for job in accepted]
+    for job, made in zip(accepted, enqueue_in(session, mild, groups, marks), strict=True):
         if made.id != job.id and job.on_duplicate == "raise":
             refused[job.id] = f"its unique key {job.unique_key!r} is held by job {made.id}"
     if refused:
@@ -351,8 +351,8 @@ def _without_parents(session: Session, follow_ups: Sequence[NewJob]) -> dict[str
     """Follow-ups that would wait for a missing job, or for a follow-up that is left out itself; by id, with the
     reason."""
     there = {job.id for job in follow_ups}
-    requested = {parent for job in follow_ups for parent in job.after} - there
-    found = {row["id"] for row in session.rows("find_ids", ids=sorted(requested))} if requested else set()
+    parents = {parent for job in follow_ups for parent in job.after} - there
+    found = {row["id"] for row in session.rows("find_ids", ids=sorted(parents))} if parents else set()
     refused: dict[str, str] = {}
     for job in follow_ups:
         for parent in job.after:

@@ -56,7 +56,7 @@ class StopVerbs(Verbs):
         moves: list[Move] = [move for move in decided if move is not None]
         running = sorted(move.job.id for move in moves if move.before.state is State.RUNNING)
         if running:
-            session.run("mark_stopped", ids=running, scope=scope.dump(), reason=reason, actor=actor)
+            session.run("insert_stop_marks", ids=running, scope=scope.dump(), reason=reason, actor=actor)
         groups = write_moves(session, moves, now)
         bump_groups(session, groups)
         if scope.group in groups:
@@ -79,11 +79,11 @@ def _find(session: Session, scope: StopScope, before: str | None, running: bool)
         "lane": scope.lane,
         "tags": list(scope.tags) or None,
     }
-    requested = {name: value for name, value in given.items() if value is not None}
-    walk = Walk(session, requested, PAGE)
+    criteria = {name: value for name, value in given.items() if value is not None}
+    walk = Walk(session, criteria, PAGE)
     ways = _ways(walk, running)
     if ways[0] in (MEMBERS, TAGGED):
-        walk = replace(walk, requested={**requested, "live": True})
+        walk = replace(walk, criteria={**criteria, "live": True})
     rows, more = walk.go("find_stoppable", ways, "find_stoppable.page", PAGE, before)
     jobs = [StoppedJob(row["id"], row["task"], State(row["state"])) for row in rows]
     return Stoppable(jobs, jobs[-1].id if len(jobs) == PAGE else more)
@@ -93,11 +93,11 @@ def _ways(walk: Walk, running: bool) -> list[Way]:
     """The ways that read the least."""
     if running:
         return walk.ways_to([State.RUNNING])
-    if "group" in walk.requested:
+    if "group" in walk.criteria:
         return [MEMBERS]
-    if "lane" in walk.requested:
+    if "lane" in walk.criteria:
         return [IN_LANE, LANE_HOLDERS, PENDING]
-    if "tags" in walk.requested and walk.few_tagged():
+    if "tags" in walk.criteria and walk.few_tagged():
         return [TAGGED]
     return walk.ways_to(STOPPABLE)
 
@@ -122,8 +122,10 @@ def find_marks_of_running(session: Session, parents: Iterable[str]) -> Marks:
     """The marks for follow-ups that are stored while their parents run. The parents are locked: a later stop
     finds the follow-ups, an earlier stop is seen here."""
     ids = sorted(set(parents))
-    seqs = [row[0] for row in session.tuples("lock_runs", ids=ids)] if ids else []
-    return find_marks(session, [row[0] for row in session.tuples("find_flagged", seqs=seqs)] if seqs else [])
+    seqs = [row[0] for row in session.tuples("lock_parents", ids=ids)] if ids else []
+    return find_marks(
+        session, [row[0] for row in session.tuples("find_stop_requested", seqs=seqs)] if seqs else []
+    )
 
 
 def find_stopping(session: Session, jobs: Iterable[NewJob]) -> Mapping[str, StopMark]:

@@ -31,7 +31,7 @@ from leasehold.stores.database.database import Records, Row, Session
 from leasehold.stores.results import Unwritten
 from leasehold.stores.verbs.writing import Verbs
 
-LAST_PLACE = 2**63 - 1
+LAST_NUMBER = 2**63 - 1
 """The largest number that every store takes."""
 
 
@@ -41,21 +41,21 @@ class StreamVerbs(Verbs):
     def write_updates(self, runs: Sequence[RunNotes]) -> Unwritten:
         """Store what the holders of these leases emit, in their order: updates get the job's next numbers, a key that
         is stored already is skipped, progress replaces the previous progress, log lines go to the attempt's tail. A
-        note that was written before, by its `place`, is not written again. The result names the lost leases and the
+        note that was written before, by its `number`, is not written again. The result names the lost leases and the
         leases whose rows are locked: the call does not wait for locked rows, and writes nothing for either."""
         # No lease has token 0.
-        requested = sorted((run for run in runs if run.token > 0), key=lambda run: run.id)
-        leases = Records([{"id": run.id, "token": run.token} for run in requested])
+        leased = sorted((run for run in runs if run.token > 0), key=lambda run: run.id)
+        leases = Records([{"id": run.id, "token": run.token} for run in leased])
 
         def work(session: Session) -> set[tuple[str, int]]:
             rows = session.rows("lock_leases_skip_locked", leases=leases)
             workers = {(row["id"], row["token"]): row["worker"] for row in rows}
-            held = [run for run in requested if (run.id, run.token) in workers]
+            held = [run for run in leased if (run.id, run.token) in workers]
             if held:
                 _write(session, held, workers)
             return set(workers)
 
-        accepted = self._database.transact(work) if requested else set()
+        accepted = self._database.transact(work) if leased else set()
         left = [(run.id, run.token) for run in runs if (run.id, run.token) not in accepted]
         locked = self._still_held(left)
         return Unwritten([lease for lease in left if lease not in locked], sorted(locked))
@@ -63,8 +63,8 @@ class StreamVerbs(Verbs):
     def read_stream(self, job_id: str, since: int = 0, limit: int = 500) -> UpdatePage:
         """The job's state and its updates numbered above `since`, read at one moment. The result is final: no smaller
         number appears later. Raises JobNotFound."""
-        place = min(max(since, 0), LAST_PLACE)
-        rows = self._rows("read_stream", id=job_id, since=place, limit=limit)
+        number = min(max(since, 0), LAST_NUMBER)
+        rows = self._rows("read_stream", id=job_id, since=number, limit=limit)
         if not rows:
             raise JobNotFound(job_id)
         updates = [update_of(row) for row in rows if row["seq"] is not None]
@@ -142,8 +142,8 @@ def _write(session: Session, runs: Sequence[RunNotes], workers: dict[tuple[str, 
 
 def _unwritten(run: RunNotes, mark: Row | None) -> list[Note]:
     """The notes to write: an earlier try may have stored some although its reply was lost."""
-    written = mark["place"] if mark is not None and mark["token"] == run.token else 0
-    return [note for note in run.notes if note.place > written]
+    written = mark["last_note"] if mark is not None and mark["token"] == run.token else 0
+    return [note for note in run.notes if note.number > written]
 
 
 def _add(
@@ -154,25 +154,25 @@ def _add(
     taken: set[tuple[str, str]],
     worker: str | None,
 ) -> None:
-    newest = max((note.place for note in notes if note.kind == PROGRESS), default=None)
+    newest = max((note.number for note in notes if note.kind == PROGRESS), default=None)
     if newest is not None:
         lines.progressed.append(run.id)
     seq = last_seq
     for note in notes:
-        superseded = note.kind == PROGRESS and note.place != newest
+        superseded = note.kind == PROGRESS and note.number != newest
         if note.kind == LOG or superseded or (note.key is not None and (run.id, note.key) in taken):
             continue
         if note.key is not None:
             taken.add((run.id, note.key))
         seq += 1
-        event = {"seq": seq, "kind": note.kind, "data": note.data, "key": note.key}
-        lines.updates.append({"job_id": run.id, "attempt": run.attempt, **event})
+        update = {"seq": seq, "kind": note.kind, "data": note.data, "key": note.key}
+        lines.updates.append({"job_id": run.id, "attempt": run.attempt, **update})
         if note.kind == STALLED:
             lines.history.append(_history(run, note, worker))
     if logged := [note for note in notes if note.kind == LOG]:
         lines.logs.append({"job_id": run.id, "attempt": run.attempt, **_log(logged)})
-    place = max(note.place for note in notes)
-    lines.streams.append({"job_id": run.id, "last_seq": seq, "token": run.token, "place": place})
+    last_note = max(note.number for note in notes)
+    lines.streams.append({"job_id": run.id, "last_seq": seq, "token": run.token, "last_note": last_note})
 
 
 def _log(notes: Sequence[Note]) -> dict[str, Any]:

@@ -22,10 +22,10 @@ SILENT_AFTER = 45.0
 class WorkerVerbs(Verbs):
     """Workers, and what they hold."""
 
-    def beat_worker(self, card: WorkerCard) -> None:
+    def report_worker(self, card: WorkerCard) -> None:
         """Store what a worker reports about itself. No decision depends on it."""
         self._run(
-            "beat_worker",
+            "report_worker",
             worker=card.name,
             queues=json.dumps(card.queues),
             tasks=json.dumps(card.tasks),
@@ -49,7 +49,7 @@ class WorkerVerbs(Verbs):
         """Workers that reported in the last `age` seconds and serve this store, or this tenant of it."""
         return [card for row in self._rows("list_workers", age=age) if (card := _card(row)).serves(tenant)]
 
-    def near_wakeups(self) -> LocalWakeups:
+    def local_wakeups(self) -> LocalWakeups:
         """`wakeups` for hints from this process only, without a connection or a thread."""
         return LocalWakeups(self.label)
 
@@ -57,8 +57,8 @@ class WorkerVerbs(Verbs):
         """Which worker runs which job, in the order of the jobs' arrival; `cursor` is the last page's `next`."""
         check_page(limit)
         (after,) = (0,) if cursor is None else parts_of(cursor, int)
-        requested = {"worker": worker, "after": after, "limit": limit + 1}
-        rows = self._rows("list_leases", **requested)
+        parameters = {"worker": worker, "after": after, "limit": limit + 1}
+        rows = self._rows("list_leases", **parameters)
         more = cursor_of(rows[limit - 1]["seq"]) if len(rows) > limit else None
         return LeasePage([_lease(row) for row in rows[:limit]], more)
 

@@ -260,7 +260,7 @@ _SIDES = (
 """Run after the places, in the order of locks: lanes, then keys. Groups come last of all."""
 
 
-def find_holders(session: Session, keys: Sequence[tuple[str, str]]) -> list[Row]:
+def find_key_owners(session: Session, keys: Sequence[tuple[str, str]]) -> list[Row]:
     """The jobs that hold these unique keys, each given with its task."""
     pairs = Columns(tasks=[task for task, _ in keys], keys=[key for _, key in keys])
     return session.rows("find_key_holders", pairs=pairs)
@@ -273,7 +273,7 @@ def _keep_keys(session: Session, keys: Sequence[dict[str, Any]]) -> None:
     got = {row[0] for row in session.tuples("insert_keys", keys=Records(keys))}
     for key in keys:
         if key["job_id"] not in got:
-            rows = find_holders(session, [(key["task"], key["key"])])
+            rows = find_key_owners(session, [(key["task"], key["key"])])
             holder = rows[0]["id"] if rows else "of another transaction"
             raise DuplicateJob(holder, key["task"], key["key"])
 
@@ -334,11 +334,11 @@ def _write_notes(session: Session, moves: Sequence[Move]) -> None:
             _open_questions(session, move.job.id, move.asks.questions)
 
 
-def _open_questions(session: Session, job_id: str, requested: Sequence[QuestionAsked]) -> None:
+def _open_questions(session: Session, job_id: str, questions: Sequence[QuestionAsked]) -> None:
     """Open these questions and withdraw all others: a question that only an earlier attempt asked would keep
     the job waiting."""
-    session.run("withdraw_questions", id=job_id, keys=sorted({question.key for question in requested}))
-    for question in requested:
+    session.run("withdraw_questions", id=job_id, keys=sorted({question.key for question in questions}))
+    for question in questions:
         session.run(
             "open_question",
             id=job_id,

@@ -279,7 +279,7 @@ def _scratch(beside: Leasehold) -> Iterator[Leasehold]:
     internals = beside.__internals__
     with (
         internals.scratch_place() as (url, schema),
-        Leasehold(url, schema=schema, pooler=internals.place.pooler) as app,
+        Leasehold(url, schema=schema, pooler=internals.location.pooler) as app,
     ):
         app.upgrade()
         yield app

@@ -43,7 +43,7 @@ def worker(
     poll: Annotated[float, typer.Option(help="Seconds between polls when no wake-up comes.")] = 1.0,
     sweep: Annotated[float, typer.Option(help="Seconds between searches for lost leases.")] = 5.0,
     stop_grace: Annotated[
-        float, typer.Option(help="Seconds a handler gets to obey a stop before it is abandoned.")
+        float, typer.Option(help="Seconds a handler gets to obey a stop before it is left behind.")
     ] = 10.0,
     retention: Annotated[
         str,

@@ -52,7 +52,7 @@ class Child:
         """The child closed its channel while it lived on, or sent an invalid frame."""
         self.expired = False
         """The child was killed because its lease ran out."""
-        self._run = attempt
+        self._attempt = attempt
         self._job_message = message
         self._server = RpcServer(attempt)
         self._pid = 0
@@ -173,7 +173,7 @@ class Child:
         elif "emit" in message:
             self._server.emit(*message["emit"])
         elif "alive" in message:
-            self._run.show_life()
+            self._attempt.show_life()
         else:
             self.message = {"end": message["end"], **message}
             self._end_by = time.monotonic() + LINGER
@@ -214,7 +214,7 @@ class Processes:
         self._capture_logs = capture_logs
         self._task_messages: dict[TaskDefinition, TaskMessage] = {}
         for task in tasks:
-            if task.in_process:
+            if task.in_child_process:
                 self.message_of(task)
 
     def message_of(self, task: TaskDefinition) -> TaskMessage:
@@ -242,7 +242,7 @@ class ProcessAttempt(Attempt):
         try:
             self._child = child
             child.extend(self._expires_at)
-            if self.stop_requested:  # since before the child could be notified
+            if self.must_stop:  # since before the child could be notified
                 child.stop(self._grace())
             child.serve()
             return self._judged(child)
@@ -253,7 +253,7 @@ class ProcessAttempt(Attempt):
     @property
     def _expires_at(self) -> float:
         """When another worker may get the job, by the monotonic clock."""
-        return self.lease_until + margin(self.grant.lease_seconds)
+        return self.usable_until + margin(self.grant.lease_seconds)
 
     def renewed(self, sent_at: float) -> None:
         super().renewed(sent_at)
@@ -269,14 +269,15 @@ class ProcessAttempt(Attempt):
         return stop_grace + KILL_TIME
 
     def _grace(self) -> float:
-        """0 if the lease is lost: the next attempt may run already. Else the guard ends the child with the lease."""
+        """Return the seconds that the child gets to end; 0 if the lease is lost, because the next attempt may run
+        already. The guard ends the child with the lease at the latest."""
         return 0.0 if self.cause == "lost" else self.processes.stop_grace
 
     # -- how it ended ----------------------------------------------------------------------------------------------
     def _judged(self, child: Child) -> Success:
         if child.message is not None:
             return self._as_reported(child.message)
-        if self.stop_requested:
+        if self.must_stop:
             raise StopRequested
         if child.expired:
             raise EndedAs(HandedBack("its lease could not be renewed"))
@@ -310,7 +311,7 @@ class ProcessAttempt(Attempt):
         return Crashed(f"{text}\n\n{stack}" if stack else text)
 
     def judge(self, value: object) -> Success:
-        """The child has judged the value."""
+        """Return the value, which is the success that the child has made."""
         assert isinstance(value, Success)
         return value
 

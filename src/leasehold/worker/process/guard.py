@@ -28,7 +28,7 @@ KILL_AGAIN = 1.0
 
 
 def main(control: int, channel: int, stack: int, worker: int) -> None:
-    """Never returns."""
+    """Fork the child that runs the job, and watch it until it has ended; never returns."""
     # Before anything else is imported, so that the fork has one thread and the guard stays small.
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     guard = os.getpid()

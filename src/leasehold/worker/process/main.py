@@ -115,7 +115,7 @@ class Interrupt:
         signal.signal(signal.SIGTERM, self._on_signal)
 
     def emit(self) -> None:
-        """Callable from any thread. The signal also ends a wait of the main thread in the kernel."""
+        """Interrupt the handler, from any thread. The signal also ends a wait of the main thread in the kernel."""
         self._reported = True
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
@@ -159,7 +159,7 @@ class ChildAttempt(Attempt):
         threads = HandlerThreads(THREADS)
         # The part of a store that attempts use: `ctx` reaches nothing else.
         store = cast("JobStore", RemoteStore(link, message.has_folder))
-        journal = Journal(store, "", threads, BatchWriter(), lambda *_: self.stop("flag"))
+        journal = Journal(store, "", threads, BatchWriter(), lambda *_: self.stop("requested"))
         now = time.monotonic()
         super().__init__(message.grant, definition, now, now, journal, self.remote_writer)
 
@@ -176,7 +176,7 @@ class ChildAttempt(Attempt):
     # -- its life --------------------------------------------------------------------------------------------------
     def to_its_end(self) -> dict[str, Any]:
         """Return the message with its ending."""
-        if self.definition.is_async:
+        if self.definition.runs_on_loop:
             asyncio.run(self._run_on_loop())
         else:
             run_here(self.run(self._ended))
@@ -190,15 +190,15 @@ class ChildAttempt(Attempt):
         guard.start()
         self._loop = loop
         self.task = asyncio.create_task(self.run(self._ended))
-        if self.stop_requested:
+        if self.must_stop:
             self.task.cancel()
         await asyncio.wait([self.task])
         guard.stop()
 
     def stop_from_outside(self) -> None:
-        """Runs in the link's thread."""
-        self.stop("flag")
-        if not self.definition.is_async:
+        """Stop the attempt, as the worker requests. Runs in the link's thread."""
+        self.stop("requested")
+        if not self.definition.runs_on_loop:
             if self._interrupt.armed:
                 self._interrupt.emit()
         elif (task := self.task) is not None:
@@ -207,7 +207,7 @@ class ChildAttempt(Attempt):
 
     def call(self, arguments: dict[str, Any]) -> Any:
         # A handler with a context checks its context for a stop, as in a thread of a worker.
-        self._interrupt.armed = not self.definition.is_async and self.definition.context_parameter is None
+        self._interrupt.armed = not self.definition.runs_on_loop and self.definition.context_parameter is None
         try:
             self.raise_if_stopped()
             return super().call(arguments)
@@ -232,5 +232,5 @@ class ChildAttempt(Attempt):
         return self.remote_writer.put(self.remote_writer.stream_of(self), kind, data, key, text)
 
     def becomes_file(self, text: str | None) -> bool:
-        """False: the worker decides whether a result becomes a file."""
+        """Return False: the worker decides whether a result becomes a file."""
         return False

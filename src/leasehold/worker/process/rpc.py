@@ -130,29 +130,29 @@ class RpcServer:
     """Answers the calls of one child."""
 
     def __init__(self, attempt: Attempt) -> None:
-        self._run = attempt
+        self._attempt = attempt
         self._journal = attempt.needed_journal()
         self._store = self._journal.store
 
     def call(self, verb: str, args: list[Any]) -> object:
         if verb == FLUSH:
-            SyncContext(self._run).flush()
+            SyncContext(self._attempt).flush()
             return None
-        first = [getattr(self._run.grant, name) for name in CALLS[verb].first]
+        first = [getattr(self._attempt.grant, name) for name in CALLS[verb].first]
         try:
             answer = getattr(self._store, verb)(*first, *_decoded(verb, args))
         except LeaseLost:
-            self._journal.lost(self._run)
+            self._journal.lost(self._attempt)
             raise
         if (verb == "save_steps" and not answer) or (verb == "save_spent_steps" and answer is None):
-            self._journal.lost(self._run)
+            self._journal.lost(self._attempt)
         if isinstance(answer, Acquired):
-            self._run.holds_slots |= answer.granted and answer.what == "slot"
+            self._attempt.holds_slots |= answer.granted and answer.what == "slot"
         return answer
 
     def emit(self, kind: str, data: str | None, key: str | None, text: str) -> None:
         """Pass on an update. Blocks while too many updates wait for the database, and soon the child blocks too."""
-        attempt = self._run
+        attempt = self._attempt
         if kind == LOG:
             attempt.log_line(text.removesuffix("\n"))
             return

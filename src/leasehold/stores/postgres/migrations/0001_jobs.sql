@@ -417,10 +417,10 @@ CREATE UNIQUE INDEX job_update_progress ON leasehold.job_update (job_id) WHERE k
 -- How far a job's numbers have come, and the last note of the last lease that was written: what is sent again after a
 -- lost reply is written once. One row per job that ever reported something.
 CREATE TABLE leasehold.stream (
-    job_id   uuid PRIMARY KEY,
-    last_seq bigint NOT NULL,
-    token    bigint NOT NULL,
-    place    bigint NOT NULL
+    job_id    uuid PRIMARY KEY,
+    last_seq  bigint NOT NULL,
+    token     bigint NOT NULL,
+    last_note bigint NOT NULL
 ) WITH (fillfactor = 80);
 
 -- The last lines that each attempt has logged; `cut` is how many characters before them were dropped. `read_to` is how

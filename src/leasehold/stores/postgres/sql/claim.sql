@@ -224,20 +224,20 @@ tickets AS MATERIALIZED (
     ORDER BY c.priority DESC, c.available_at LIMIT (SELECT most_tickets FROM given)),
 lanes AS MATERIALIZED (
     -- A job that has started and is queued again holds its lane, and is its head.
-    SELECT t.lane, t.tids, given.floor, h.token, h.gate, h.priority, h.due, h.available_at, h.lane_at, h.seq,
+    SELECT t.lane, t.tids, given.floor, h.token, h.gate, h.priority, h.is_due, h.available_at, h.lane_at, h.seq,
         coalesce(b.job <> h.seq, false) OR s.yes IS NOT NULL AS blocked
     FROM given, (SELECT lane, array_agg(tid) AS tids FROM tickets GROUP BY lane) AS t
     LEFT JOIN LATERAL (
-        SELECT p.token, p.gate, p.priority, p.available_at <= :now AS due, p.available_at, p.lane_at, p.seq
+        SELECT p.token, p.gate, p.priority, p.available_at <= :now AS is_due, p.available_at, p.lane_at, p.seq
         FROM leasehold.lane_place AS p WHERE p.lane = t.lane AND p.lane_at <= :now
         ORDER BY p.lane_at, p.seq LIMIT 1) AS h ON true
     LEFT JOIN LATERAL (
-        SELECT q.job FROM leasehold.lane_hold AS q WHERE h.due AND q.lane = t.lane LIMIT 1) AS b ON true
+        SELECT q.job FROM leasehold.lane_hold AS q WHERE h.is_due AND q.lane = t.lane LIMIT 1) AS b ON true
     LEFT JOIN LATERAL (
-        SELECT true AS yes FROM leasehold.lane_stop AS q WHERE h.due AND q.lane = t.lane LIMIT 1) AS s ON true),
+        SELECT true AS yes FROM leasehold.lane_stop AS q WHERE h.is_due AND q.lane = t.lane LIMIT 1) AS s ON true),
 fit AS MATERIALIZED (
     SELECT lane, lane_at, seq, token FROM lanes
-    WHERE due AND NOT blocked AND gate = ANY((SELECT open FROM given)::bigint[]) AND priority >= floor
+    WHERE is_due AND NOT blocked AND gate = ANY((SELECT open FROM given)::bigint[]) AND priority >= floor
     ORDER BY priority DESC, available_at, seq LIMIT (SELECT room FROM given)),
 heads AS MATERIALIZED (
     -- Still the row that was read, and still due.
@@ -259,11 +259,11 @@ used AS ( -- one with a rate alone holds nothing that its end would give back
 filed AS (
     INSERT INTO leasehold.ticket (gate, priority, available_at, lane)
     SELECT gate, priority, available_at, lane FROM lanes
-    WHERE due AND NOT blocked AND NOT (gate = ANY((SELECT open FROM given)::bigint[]) AND priority >= floor)),
+    WHERE is_due AND NOT blocked AND NOT (gate = ANY((SELECT open FROM given)::bigint[]) AND priority >= floor)),
 dropped AS (
     DELETE FROM leasehold.ticket WHERE ctid = ANY(ARRAY(
         SELECT unnest(tids) FROM lanes
-        WHERE due IS NOT TRUE OR blocked OR NOT (gate = ANY((SELECT open FROM given)::bigint[]) AND priority >= floor)
+        WHERE is_due IS NOT TRUE OR blocked OR NOT (gate = ANY((SELECT open FROM given)::bigint[]) AND priority >= floor)
            OR lane IN (SELECT lane FROM taken)))
     RETURNING gate)
 (
@@ -298,7 +298,8 @@ INSERT INTO leasehold.running_cap (task) VALUES (:task) ON CONFLICT DO NOTHING;
 -- The running jobs of a task, the oldest first: under a lease, live or not, and orphans. Reads all leases and orphans,
 -- and no other rows: finished and queued jobs of the task may be millions.
 SELECT j.id, o.name AS worker, p.started_at, p.expires_at AS lease_expires_at, :now AS now,
-    EXISTS (SELECT FROM leasehold.execution AS x WHERE x.job = p.job AND x.attempt = p.attempt OFFSET 0) AS placed FROM (
+    EXISTS (SELECT FROM leasehold.execution AS x WHERE x.job = p.job AND x.attempt = p.attempt OFFSET 0) AS has_site
+FROM (
     SELECT l.job, l.attempt, l.worker, l.started_at, l.expires_at FROM leasehold.lease AS l
     UNION ALL
     SELECT k.job, k.attempt, NULL, k.started_at, NULL FROM leasehold.parked AS k WHERE k.state = 4) AS p, LATERAL (

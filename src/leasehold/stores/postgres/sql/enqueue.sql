@@ -13,28 +13,28 @@ FROM unnest(:jobs.ids::uuid[], :jobs.args::text[], :jobs.lanes::text[], :jobs.ke
 ON CONFLICT DO NOTHING
 RETURNING id, seq;
 
--- name: ready_new
+-- name: insert_new_ready
 -- Where new jobs without a lane begin.
 INSERT INTO leasehold.ready (seq, gate, priority, available_at, lease_seconds, special)
 SELECT j.seq, j.gate, j.priority, coalesce(j.available_at, j.created_at), j.lease_seconds, :special::smallint
 FROM leasehold.job AS j WHERE j.seq = ANY(:seqs::bigint[])
 RETURNING seq, NULL::timestamptz AS lane_at;
 
--- name: line_up_new
+-- name: insert_new_lane_places
 INSERT INTO leasehold.lane_place (seq, lane, lane_at, gate, priority, available_at, lease_seconds, special)
 SELECT j.seq, j.lane, greatest(coalesce(j.available_at, j.created_at), j.created_at), j.gate, j.priority,
     coalesce(j.available_at, j.created_at), j.lease_seconds, :special::smallint
 FROM leasehold.job AS j WHERE j.seq = ANY(:seqs::bigint[])
 RETURNING seq, lane_at;
 
--- name: park_new
+-- name: insert_new_parked
 INSERT INTO leasehold.parked (job, state, token, attempt, special, since, held, lane_at)
 SELECT j.seq, 1, 0, 0, :special::smallint, j.created_at, true,
     CASE WHEN j.lane IS NOT NULL THEN greatest(coalesce(j.available_at, j.created_at), j.created_at) END
 FROM leasehold.job AS j WHERE j.seq = ANY(:seqs::bigint[])
 RETURNING job, lane_at;
 
--- name: limit_new
+-- name: insert_new_time_limits
 INSERT INTO leasehold.time_limit (job, what, due_at)
 SELECT j.seq, 1, j.deadline_at FROM leasehold.job AS j
 WHERE j.seq = ANY(:seqs::bigint[]) AND j.deadline_at IS NOT NULL
@@ -95,7 +95,7 @@ SELECT statement_timestamp()::text AS now, string_agg(seq::text, ',') AS seqs FR
 -- name: copy_plain
 COPY leasehold.job (seq, id, gate, created_at, lease_seconds, priority, task, queue, policy, args) FROM STDIN;
 
--- name: take_request
+-- name: take_idempotency_key
 -- No row: the same key was used within that time. A request at the same moment waits here until the first is done.
 INSERT INTO leasehold.idempotency_key AS a (key, fingerprint, answer, at) VALUES (:key, :fingerprint, '[]', :now)
 ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, at = excluded.at
@@ -113,10 +113,10 @@ DELETE FROM leasehold.idempotency_key WHERE key IN (
     SELECT key FROM leasehold.idempotency_key WHERE at < :now - :seconds::double precision * interval '1 second' AND key <> :key
     ORDER BY at LIMIT :limit FOR UPDATE SKIP LOCKED);
 
--- name: insert_long_names
+-- name: insert_full_names
 -- Names that were too long to be stored as they are. In the order of names: other transactions may insert the same.
 INSERT INTO leasehold.long_name (name, whole) SELECT r.name, r.whole
 FROM json_to_recordset(:names::json) AS r(name text, whole text) ORDER BY r.name ON CONFLICT (name) DO NOTHING;
 
--- name: find_long_names
+-- name: find_full_names
 SELECT name, whole FROM leasehold.long_name WHERE name = ANY(:names::text[]);

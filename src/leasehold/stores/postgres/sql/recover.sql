@@ -1,11 +1,11 @@
--- name: sight_missed
+-- name: sight_overdue
 -- The first check, made when a renewal is overdue, so that the second one falls on the expiry: leases that have less
 -- left than a third of their time plus the time until the next sweep. Workers renew at two thirds; a lease that is seen
 -- in time and renewed has another expiry at the next check. And leases that expire further ahead than they are long:
 -- the clock was set back. By expiry; reads the leases, which are few.
-SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS worker, l.shared,
+SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS worker, l.alone,
     extract(epoch FROM l.expires_at - :now)::float8 AS expires_in
-FROM (SELECT q.*, count(*) OVER (PARTITION BY q.worker) > 1 AS shared FROM leasehold.lease AS q) AS l,
+FROM (SELECT q.*, count(*) OVER (PARTITION BY q.worker) = 1 AS alone FROM leasehold.lease AS q) AS l,
     LATERAL (SELECT q.id FROM leasehold.job AS q WHERE q.seq = l.job LIMIT 1) AS j,
     LATERAL (SELECT q.name FROM leasehold.worker_name AS q WHERE q.number = l.worker LIMIT 1) AS o
 WHERE l.expires_at <= :now + (l.lease_seconds / 3 + least(:sweep, l.lease_seconds / 3)) * interval '1 second'
@@ -40,7 +40,7 @@ SELECT count(*) AS leases FROM leasehold.lease;
 -- Jobs whose time is over and that no worker runs. Only jobs with such limits: the index leads with the time. Whether a
 -- job that had to start by now has started is checked under the lock. And jobs with a question that was not answered in
 -- time: one read for both, every few seconds.
-(SELECT j.id, false AS of_question
+(SELECT j.id, false AS is_question
  FROM leasehold.time_limit AS t, LATERAL (SELECT q.id FROM leasehold.job AS q WHERE q.seq = t.job LIMIT 1) AS j
  WHERE t.due_at <= :now AND NOT EXISTS (SELECT FROM leasehold.lease AS l WHERE l.job = t.job OFFSET 0)
    AND NOT EXISTS (SELECT FROM leasehold.parked AS p WHERE p.job = t.job AND p.state = 4 OFFSET 0)
@@ -51,8 +51,8 @@ UNION ALL
 
 -- name: renew
 -- The token alone proves the lease; the expiry is not checked, so a late renewal that nothing has fenced still counts.
--- A lease that another transaction has locked is skipped and requested again by itself: one locked job must not cost
--- the others their leases. One probe per lease, by its key, whatever the statistics are.
+-- A lease that another transaction has locked is skipped and looked up by a read of its own: one locked job must not
+-- cost the others their leases. One probe per lease, by its key, whatever the statistics are.
 WITH mine AS MATERIALIZED (
     SELECT l.tid, j.id FROM unnest(:leases.ids::uuid[], :leases.tokens::bigint[]) AS r(id, token), LATERAL (
         SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j, LATERAL (
@@ -68,7 +68,7 @@ SELECT j.id, l.stop FROM unnest(:leases.ids::uuid[], :leases.tokens::bigint[]) A
     SELECT q.seq, q.id FROM leasehold.job AS q WHERE q.id = r.id LIMIT 1) AS j, LATERAL (
     SELECT q.stop FROM leasehold.lease AS q WHERE q.job = j.seq AND q.token = r.token LIMIT 1) AS l;
 
--- name: read_flags
+-- name: read_stop_requests
 -- One probe per lease, by its key.
 SELECT l.job, l.stop FROM unnest(:leases.jobs::bigint[], :leases.tokens::bigint[]) AS r(job, token), LATERAL (
     SELECT q.job, q.stop FROM leasehold.lease AS q WHERE q.job = r.job AND q.token = r.token LIMIT 1) AS l

@@ -14,17 +14,17 @@ SELECT j.id FROM leasehold.job AS j WHERE j.id = ANY(:ids::uuid[]) AND coalesce(
     (SELECT 1 FROM leasehold.parked AS p WHERE p.job = j.seq AND p.state = 4)) IS NOT NULL
 ORDER BY j.seq;
 
--- name: mark_stopped
+-- name: insert_stop_marks
 INSERT INTO leasehold.stop_mark (job_id, scope, reason, actor, at)
 SELECT n.id, :scope, :reason, :actor, :now FROM unnest(:ids::uuid[]) AS n(id)
 ON CONFLICT (job_id, scope) DO UPDATE SET reason = excluded.reason, actor = excluded.actor, at = excluded.at;
 
--- name: lock_runs
+-- name: lock_parents
 -- A stop that flags these attempts from now on, under their anchors, finds what is stored in this transaction. Shared:
 -- several transactions may store follow-ups of one attempt at a time.
 SELECT j.seq FROM leasehold.job AS j WHERE j.id = ANY(:ids::uuid[]) ORDER BY j.seq FOR SHARE;
 
--- name: find_flagged
+-- name: find_stop_requested
 -- The jobs among them with a stop request. After the lock, in a statement of its own: one that had to wait for the lock
 -- would still see the flags from before.
 SELECT j.id FROM leasehold.job AS j WHERE j.seq = ANY(:seqs::bigint[]) AND coalesce(

@@ -22,7 +22,7 @@ FROM anchors AS a JOIN v ON v.id = a.id, LATERAL (
     LIMIT 1 FOR KEY SHARE SKIP LOCKED) AS l;
 
 -- name: read_streams
-SELECT job_id, last_seq, token, place FROM leasehold.stream WHERE job_id = ANY(:ids::uuid[]);
+SELECT job_id, last_seq, token, last_note FROM leasehold.stream WHERE job_id = ANY(:ids::uuid[]);
 
 -- name: find_keys
 -- The keys among these that are stored already, whichever attempt has reported them.
@@ -49,10 +49,10 @@ ON CONFLICT (job_id, attempt) DO UPDATE SET
     read_to = coalesce(excluded.read_to, l.read_to);
 
 -- name: write_streams
-INSERT INTO leasehold.stream (job_id, last_seq, token, place)
-SELECT r.job_id, r.last_seq, r.token, r.place
-FROM json_to_recordset(:streams::json) AS r(job_id uuid, last_seq bigint, token bigint, place bigint)
-ON CONFLICT (job_id) DO UPDATE SET last_seq = excluded.last_seq, token = excluded.token, place = excluded.place;
+INSERT INTO leasehold.stream (job_id, last_seq, token, last_note)
+SELECT r.job_id, r.last_seq, r.token, r.last_note
+FROM json_to_recordset(:streams::json) AS r(job_id uuid, last_seq bigint, token bigint, last_note bigint)
+ON CONFLICT (job_id) DO UPDATE SET last_seq = excluded.last_seq, token = excluded.token, last_note = excluded.last_note;
 
 -- name: read_stream
 -- State and updates in one read: a job that is seen at rest has no update that this does not return, or that a read

@@ -1,4 +1,4 @@
--- name: beat_worker
+-- name: report_worker
 INSERT INTO leasehold.worker (worker, queues, tasks, sites, tenants, concurrency, running, draining, version, started_at, seen_at)
 VALUES (:worker, :queues, :tasks, :sites, :tenants, :concurrency, :running, :draining, :version, :now, :now)
 ON CONFLICT (worker) DO UPDATE SET queues = excluded.queues, tasks = excluded.tasks, sites = excluded.sites,

@@ -373,10 +373,10 @@ CREATE UNIQUE INDEX leasehold_job_update_progress ON leasehold_job_update (job_i
 -- How far a job's numbers have come, and the last note of the last lease that was written: what is sent again after a
 -- lost reply is written once. One row per job that ever reported something.
 CREATE TABLE leasehold_stream (
-    job_id   TEXT PRIMARY KEY,
-    last_seq INTEGER NOT NULL,
-    token    INTEGER NOT NULL,
-    place    INTEGER NOT NULL
+    job_id    TEXT PRIMARY KEY,
+    last_seq  INTEGER NOT NULL,
+    token     INTEGER NOT NULL,
+    last_note INTEGER NOT NULL
 );
 
 -- The last lines that each attempt has logged; `cut` is how many characters before them were dropped. `read_to` is how

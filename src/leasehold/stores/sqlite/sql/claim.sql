@@ -1,4 +1,4 @@
--- name: list_open_gates
+-- name: list_unpaused_gates
 -- The requested gates whose queue and task are not paused, and which of them have limits.
 SELECT g.id, g.slots IS NOT NULL OR g.rate_key IS NOT NULL AS limited FROM leasehold_gate AS g
 WHERE g.queue IN (SELECT value FROM json_each(:queues))
@@ -45,7 +45,8 @@ ORDER BY available_at, seq LIMIT :limit;
 -- name: list_tickets
 -- The due tickets of one group with what is behind each: the lane's head, and whether the lane is blocked. A job that
 -- has started and is queued again holds its lane, and is its head.
-SELECT t.rowid AS ticket, t.lane, h.seq, h.lane_at, h.gate, h.priority, h.available_at, h.available_at <= :now AS due,
+SELECT t.rowid AS ticket, t.lane, h.seq, h.lane_at, h.gate, h.priority, h.available_at,
+    h.available_at <= :now AS is_due,
     EXISTS (SELECT 1 FROM leasehold_lane_hold AS b WHERE b.lane = t.lane AND b.job <> h.seq)
     OR EXISTS (SELECT 1 FROM leasehold_lane_stop AS b WHERE b.lane = t.lane) AS blocked
 FROM (SELECT rowid, lane, priority, available_at FROM leasehold_ticket INDEXED BY leasehold_ticket_claim
@@ -58,7 +59,7 @@ LEFT JOIN leasehold_lane_place AS h ON (h.lane, h.lane_at, h.seq) = (
 -- name: drop_tickets
 DELETE FROM leasehold_ticket WHERE rowid IN (SELECT value FROM json_each(:tickets));
 
--- name: claim_ready
+-- name: insert_leases_of_ready
 -- One writer at a time, so what was read in this transaction is still true.
 INSERT INTO leasehold_lease (job, token, expires_at, started_at, attempt, worker, lease_seconds, special)
 SELECT p.seq, p.token + 1, :now + CAST(round(p.lease_seconds * 1e6) AS INTEGER), :now, p.attempt + 1,
@@ -126,7 +127,7 @@ INSERT INTO leasehold_running_cap (task) VALUES (:task) ON CONFLICT DO NOTHING;
 -- The running jobs of a task, the oldest first: under a lease, live or not, and orphans. Reads all leases and orphans,
 -- and no other rows: finished and queued jobs of the task may be millions.
 SELECT j.id, o.name AS worker, p.started_at, p.expires_at AS lease_expires_at, :now AS now,
-    EXISTS (SELECT 1 FROM leasehold_execution AS x WHERE x.job = p.job AND x.attempt = p.attempt) AS placed FROM (
+    EXISTS (SELECT 1 FROM leasehold_execution AS x WHERE x.job = p.job AND x.attempt = p.attempt) AS has_site FROM (
     SELECT l.job, l.attempt, l.worker, l.started_at, l.expires_at FROM leasehold_lease AS l
     UNION ALL
     SELECT k.job, k.attempt, NULL, k.started_at, NULL FROM leasehold_parked AS k WHERE k.state = 4) AS p

@@ -11,28 +11,28 @@ FROM json_each(:jobs) AS r WHERE true
 ON CONFLICT DO NOTHING
 RETURNING id, seq;
 
--- name: ready_new
+-- name: insert_new_ready
 -- Where new jobs without a lane begin.
 INSERT INTO leasehold_ready (seq, gate, priority, available_at, lease_seconds, special)
 SELECT seq, gate, priority, coalesce(available_at, created_at), lease_seconds, :special FROM leasehold_job
 WHERE seq IN (SELECT value FROM json_each(:seqs))
 RETURNING seq, NULL AS lane_at;
 
--- name: line_up_new
+-- name: insert_new_lane_places
 INSERT INTO leasehold_lane_place (seq, lane, lane_at, gate, priority, available_at, lease_seconds, special)
 SELECT seq, lane, max(coalesce(available_at, created_at), created_at), gate, priority, coalesce(available_at, created_at),
     lease_seconds, :special FROM leasehold_job
 WHERE seq IN (SELECT value FROM json_each(:seqs))
 RETURNING seq, lane_at;
 
--- name: park_new
+-- name: insert_new_parked
 INSERT INTO leasehold_parked (job, state, token, attempt, special, since, held, lane_at)
 SELECT seq, 1, 0, 0, :special, created_at, 1,
     CASE WHEN lane IS NOT NULL THEN max(coalesce(available_at, created_at), created_at) END FROM leasehold_job
 WHERE seq IN (SELECT value FROM json_each(:seqs))
 RETURNING job, lane_at;
 
--- name: limit_new
+-- name: insert_new_time_limits
 INSERT INTO leasehold_time_limit (job, what, due_at)
 SELECT seq, 1, deadline_at FROM leasehold_job
 WHERE seq IN (SELECT value FROM json_each(:seqs)) AND deadline_at IS NOT NULL
@@ -65,7 +65,7 @@ INSERT INTO leasehold_tag (name, job_id)
 SELECT json_extract(r.value, '$.name'), json_extract(r.value, '$.job_id') FROM json_each(:tags) AS r WHERE true
 ON CONFLICT DO NOTHING;
 
--- name: take_request
+-- name: take_idempotency_key
 -- No row: the same key was used within that time.
 INSERT INTO leasehold_idempotency_key (key, fingerprint, answer, at) VALUES (:key, :fingerprint, '[]', :now)
 ON CONFLICT (key) DO UPDATE SET fingerprint = excluded.fingerprint, at = excluded.at
@@ -83,11 +83,11 @@ DELETE FROM leasehold_idempotency_key WHERE key IN (
     SELECT key FROM leasehold_idempotency_key WHERE at < :now - CAST(round(:seconds * 1e6) AS INTEGER) AND key <> :key
     ORDER BY at LIMIT :limit);
 
--- name: insert_long_names
+-- name: insert_full_names
 -- Names that were too long to be stored as they are. In the order of names: other transactions may insert the same.
 INSERT INTO leasehold_long_name (name, whole)
 SELECT json_extract(value, '$.name'), json_extract(value, '$.whole') FROM json_each(:names) WHERE true
 ORDER BY json_extract(value, '$.name') ON CONFLICT (name) DO NOTHING;
 
--- name: find_long_names
+-- name: find_full_names
 SELECT name, whole FROM leasehold_long_name WHERE name IN (SELECT value FROM json_each(:names));

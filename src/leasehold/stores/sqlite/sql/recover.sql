@@ -1,11 +1,11 @@
--- name: sight_missed
+-- name: sight_overdue
 -- The first check, made when a renewal is overdue, so that the second one falls on the expiry: leases that have less
 -- left than a third of their time plus the time until the next sweep. Workers renew at two thirds; a lease that is seen
 -- in time and renewed has another expiry at the next check. And leases that expire further ahead than they are long:
 -- the clock was set back. By expiry; reads the leases, which are few.
-SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS worker, l.shared,
+SELECT j.id, l.token AS lease_token, l.expires_at AS lease_expires_at, l.lease_seconds, o.name AS worker, l.alone,
     (l.expires_at - :now) / 1e6 AS expires_in
-FROM (SELECT q.*, count(*) OVER (PARTITION BY q.worker) > 1 AS shared FROM leasehold_lease AS q) AS l
+FROM (SELECT q.*, count(*) OVER (PARTITION BY q.worker) = 1 AS alone FROM leasehold_lease AS q) AS l
 CROSS JOIN leasehold_job AS j ON j.seq = l.job CROSS JOIN leasehold_worker_name AS o ON o.number = l.worker
 WHERE l.expires_at <= :now + (l.lease_seconds / 3 + min(:sweep, l.lease_seconds / 3)) * 1e6
    OR l.expires_at > :now + (l.lease_seconds + :tolerance) * 1e6
@@ -39,7 +39,7 @@ SELECT count(*) AS leases FROM leasehold_lease;
 -- job that had to start by now has started is checked under the lock. And jobs with a question that was not answered in
 -- time: one read for both, every few seconds.
 SELECT * FROM (
-    SELECT j.id, 0 AS of_question FROM leasehold_time_limit AS t CROSS JOIN leasehold_job AS j ON j.seq = t.job
+    SELECT j.id, 0 AS is_question FROM leasehold_time_limit AS t CROSS JOIN leasehold_job AS j ON j.seq = t.job
     WHERE t.due_at <= :now AND NOT EXISTS (SELECT 1 FROM leasehold_lease AS l WHERE l.job = t.job)
       AND NOT EXISTS (SELECT 1 FROM leasehold_parked AS p WHERE p.job = t.job AND p.state = 4)
     ORDER BY t.due_at LIMIT :limit)
@@ -62,7 +62,7 @@ RETURNING (SELECT q.id FROM leasehold_job AS q WHERE q.seq = job), stop;
 SELECT j.id, l.stop FROM json_each(:leases) AS r CROSS JOIN leasehold_job AS j ON j.id = json_extract(r.value, '$[0]')
 CROSS JOIN leasehold_lease AS l ON l.job = j.seq AND l.token = json_extract(r.value, '$[1]');
 
--- name: read_flags
+-- name: read_stop_requests
 -- One probe per lease, by its key.
 SELECT l.job, l.stop FROM json_each(:leases) AS r
 CROSS JOIN leasehold_lease AS l ON l.job = json_extract(r.value, '$[0]') AND l.token = json_extract(r.value, '$[1]')

@@ -14,16 +14,16 @@ SELECT j.id FROM leasehold_job AS j WHERE j.id IN (SELECT value FROM json_each(:
     (SELECT 1 FROM leasehold_parked AS p WHERE p.job = j.seq AND p.state = 4)) IS NOT NULL
 ORDER BY j.seq;
 
--- name: mark_stopped
+-- name: insert_stop_marks
 INSERT INTO leasehold_stop_mark (job_id, scope, reason, actor, at)
 SELECT value, :scope, :reason, :actor, :now FROM json_each(:ids) WHERE true
 ON CONFLICT (job_id, scope) DO UPDATE SET reason = excluded.reason, actor = excluded.actor, at = excluded.at;
 
--- name: lock_runs
+-- name: lock_parents
 -- This connection is the writer: a stop that flags these attempts from now on finds what is stored in this transaction.
 SELECT j.seq FROM leasehold_job AS j WHERE j.id IN (SELECT value FROM json_each(:ids));
 
--- name: find_flagged
+-- name: find_stop_requested
 -- The jobs among them with a stop request.
 SELECT j.id FROM leasehold_job AS j WHERE j.seq IN (SELECT value FROM json_each(:seqs)) AND coalesce(
     (SELECT p.stop FROM leasehold_lease AS p WHERE p.job = j.seq),

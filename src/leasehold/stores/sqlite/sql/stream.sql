@@ -10,7 +10,7 @@ FROM json_each(:leases) AS v CROSS JOIN leasehold_job AS j ON j.id = json_extrac
     CROSS JOIN leasehold_lease AS l ON l.job = j.seq AND l.token = json_extract(v.value, '$.token');
 
 -- name: read_streams
-SELECT job_id, last_seq, token, place FROM leasehold_stream WHERE job_id IN (SELECT value FROM json_each(:ids));
+SELECT job_id, last_seq, token, last_note FROM leasehold_stream WHERE job_id IN (SELECT value FROM json_each(:ids));
 
 -- name: find_keys
 -- The keys among these that are stored already, whichever attempt has reported them.
@@ -40,11 +40,11 @@ ON CONFLICT (job_id, attempt) DO UPDATE SET
     read_to = coalesce(excluded.read_to, read_to);
 
 -- name: write_streams
-INSERT INTO leasehold_stream (job_id, last_seq, token, place)
+INSERT INTO leasehold_stream (job_id, last_seq, token, last_note)
 SELECT json_extract(r.value, '$.job_id'), json_extract(r.value, '$.last_seq'), json_extract(r.value, '$.token'),
-    json_extract(r.value, '$.place')
+    json_extract(r.value, '$.last_note')
 FROM json_each(:streams) AS r WHERE true
-ON CONFLICT (job_id) DO UPDATE SET last_seq = excluded.last_seq, token = excluded.token, place = excluded.place;
+ON CONFLICT (job_id) DO UPDATE SET last_seq = excluded.last_seq, token = excluded.token, last_note = excluded.last_note;
 
 -- name: read_stream
 -- State and updates in one read: a job that is seen at rest has no update that this does not return, or that a read

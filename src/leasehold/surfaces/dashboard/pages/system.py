@@ -156,14 +156,14 @@ def _sees_machine(page_request: PageRequest) -> bool:
 
 
 def _settings(page_request: PageRequest) -> dict[str, list[tuple[str, str]]]:
-    place = page_request.caller.app.__internals__.place
+    location = page_request.caller.app.__internals__.location
     given = [
-        ("database", masked_url(place.url)),
-        ("schema", "" if place.is_sqlite else place.schema),
-        ("listen URL", masked_url(place.listen_url) if place.listen_url else ""),
-        ("pooler", "transaction" if place.pooler else ""),
-        ("results as files", place.results or ""),
-        ("running commands", str(place.executions_folder)),
+        ("database", masked_url(location.url)),
+        ("schema", "" if location.is_sqlite else location.schema),
+        ("listen URL", masked_url(location.listen_url) if location.listen_url else ""),
+        ("pooler", "transaction" if location.pooler else ""),
+        ("results as files", location.results or ""),
+        ("running commands", str(location.executions_folder)),
     ]
     return {
         "app": [(name, value) for name, value in given if value],
