@@ -187,6 +187,11 @@ class Verb(Generic[P, R]):
         """The other parameters that a caller sends."""
         return tuple(one for one in self.params if one is not self.target and not one.internal)
 
+    @cached_property
+    def bulk_body(self) -> tuple[Param, ...]:
+        """Of the body, what a bulk call passes to each job: not hidden arguments, which seldom fit more than one."""
+        return tuple(one for one in self.body if not one.hidden)
+
     def path_for(self, target: str) -> str:
         return re.sub(r"\{[^}]*\}", lambda _: target, self.path)
 
@@ -219,8 +224,6 @@ class Verb(Generic[P, R]):
         return kept | hidden
 
 
-INTERNAL = ("actor", "new_id")
-"""Names of arguments marked `Internal`: the table is made before annotations can be read."""
 VERBS: list[Verb[..., Any]] = []
 """Every verb and read, in the order in which their modules are imported."""
 
@@ -282,9 +285,7 @@ def _add(made: Verb[P, R]) -> Verb[P, R]:
     if made.bulk:
         word = made.name.partition(".")[2]
         BULK_STATES[word] = made.bulk
-        empty = inspect.Parameter.empty
-        own = [one for one in list(made.signature.parameters.values())[1:] if one.name not in INTERNAL]
-        ARGUMENTS[word] = BulkArguments({one.name: one.default is empty for one in own}, made.check)
+        ARGUMENTS[word] = BulkArguments({one.name: one.required for one in made.bulk_body}, made.check)
     return made
 
 

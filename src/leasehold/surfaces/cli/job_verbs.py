@@ -69,6 +69,10 @@ def _add(word: str, verb: Verb[..., Job]) -> None:
                 "--dry-run", "works with a filter only", "leave it out; see `leasehold why ID`"
             )
         own = {one.name: value_of(call, verb, one, own[one.name]) for one in verb.body}
+        of_one = {one.name: own.pop(one.name) for one in verb.body if one not in verb.bulk_body}
+        for name, value in of_one.items():
+            if value is not None and len(ids or ()) != 1:
+                raise InvalidInput(f"--{name}", "works with one id only", "leave it out, or give one id")
         request = BulkRequest(
             verb=word,
             filter=Filter(checked_states(state or ()), **given),
@@ -80,7 +84,7 @@ def _add(word: str, verb: Verb[..., Job]) -> None:
         )
         operations = call.operations
         if ids:
-            return _apply(call, verb, request, [operations.find_id(one) for one in ids])
+            return _apply(call, verb, request, [operations.find_id(one) for one in ids], of_one)
         found = operations.bulk(replace(request, dry_run=True))
         if dry_run:
             return _print_dry(call, word, found)
@@ -173,8 +177,10 @@ class Tally:
             print(f"{self.word}: {self.done:,} done, {self.refused:,} refused{moved}")
 
 
-def _apply(call: Call, verb: Verb[..., Job], request: BulkRequest, ids: list[str]) -> int:
-    """Apply the verb to jobs given by id."""
+def _apply(
+    call: Call, verb: Verb[..., Job], request: BulkRequest, ids: list[str], of_one: dict[str, Any]
+) -> int:
+    """Apply the verb to jobs given by id. `of_one`: arguments that a single job takes besides the request's."""
     with contextlib.ExitStack() as output:
         emit: Callable[[object], None] | None = render.emit if call.as_json else None
         if call.as_json and len(ids) != 1:
@@ -183,7 +189,7 @@ def _apply(call: Call, verb: Verb[..., Job], request: BulkRequest, ids: list[str
         advance = output.enter_context(_bar(request.verb, len(ids)))
         for job_id in ids:
             try:
-                tally.note(job_id, call.operations.call(verb, job_id, **request.arguments))
+                tally.note(job_id, call.operations.call(verb, job_id, **request.arguments, **of_one))
             except (JobError, GroupOnHold) as error:
                 tally.note(job_id, error)
             advance()

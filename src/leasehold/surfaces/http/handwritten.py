@@ -189,7 +189,10 @@ def add_bulk(router: APIRouter) -> None:
 def _body() -> type[BaseModel]:
     """The model of the body: the filters, and the arguments of every bulk verb."""
     own: dict[str, Any] = {
-        one.name: (one.annotation | None, None) for verb in VERBS if verb.bulk for one in verb.body
+        one.name: (one.annotation | None, None) if one.required else (one.annotation, one.default)
+        for verb in VERBS
+        if verb.bulk
+        for one in verb.bulk_body
     }
     return create_model("Bulk", __base__=requests.Bulk, **own)
 
