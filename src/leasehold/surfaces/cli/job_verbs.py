@@ -19,7 +19,8 @@ from leasehold.domain.job import Job
 from leasehold.domain.records import Filter, NotRun
 from leasehold.domain.states import State, checked_states
 from leasehold.domain.stop import StopReport, StopRequest, checked_mode
-from leasehold.operations.verb import VERBS, Verb
+from leasehold.operations.bulk import bulk_verbs
+from leasehold.operations.verb import Verb
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import Call, command, extend
 from leasehold.surfaces.cli.jobs import jobs
@@ -100,9 +101,8 @@ def _add(word: str, verb: Verb[..., Job]) -> None:
     command(jobs, word, acts=True)(change)
 
 
-for _verb in VERBS:
-    if _verb.bulk:
-        _add(_verb.name.partition(".")[2], _verb)
+for _word, _verb in bulk_verbs().items():
+    _add(_word, _verb)
 
 
 def _print_dry(call: Call, word: str, found: BulkReport) -> int:
