@@ -119,7 +119,7 @@ def add_jobs(router: APIRouter) -> None:
     ) -> responses.Created:
         """Enqueue a job of a schedule now, besides its ticks."""
         caller.check_all_queues()
-        made = caller.view.schedules.run(name, actor=caller.actor)
+        made = caller.view.__internals__.run_schedule(name, caller.actor)
         add_location(request, response, "/v1/schedules/", made.id)
         return responses.Created.model_validate(made)
 
@@ -474,4 +474,4 @@ def add_metrics(router: APIRouter) -> None:
     def metrics(caller: RequestCaller) -> _Text:
         """Attempts by outcome, waiting and running times, depths and ages, in Prometheus' text format 0.0.4."""
         caller.check_all_queues()
-        return _Text(text_of(caller.view.metrics()))
+        return _Text(text_of(caller.operations.metrics()))
