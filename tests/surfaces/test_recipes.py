@@ -94,6 +94,7 @@ with app, listening(app, create_app(app)) as server:
     found["queue in words"] = cli("queues", "nudge", "q1")
     found["audit"] = [(row.verb, row.target, row.detail) for row in app.audit(verb="job.nudge").entries]
     found["ids"] = [over_remote, in_bulk, listed, named, over_http]
+    found["report"] = http.get("/openapi.json").json()["components"]["schemas"]["BulkReport"]["properties"]
 with app, listening(app, create_dashboard(app)) as server:
     browser, on_page = server.client("read", "operate"), new("q3")
     found["link"] = "verb=nudge" in browser.get("/jobs").text
@@ -137,6 +138,7 @@ def test_a_new_verb_is_on_http_the_command_line_remote_the_pages_in_bulk_and_in_
     assert toy["by id"] == [0, "paused", "nudged 3 times"]
     assert toy["by filter"] == [0, [True], "nudged 4 times"]
     assert toy["usage"] == 2, "it has the options of its own verb, and no others"
+    assert "nudge" in toy["report"]["verb"]["enum"]
     assert (toy["without times"], toy["bulk"]) == ("/times", [1, "nudged 6 times"])
     assert toy["remote"] == [True, "paused", "nudged 5 times"]
     assert [verb for verb, _, _ in toy["audit"]] == ["job.nudge"] * 5

@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse
 
 from leasehold.app import Leasehold
-from leasehold.domain.bulk import BulkReport, BulkRequest
+from leasehold.domain.bulk import BulkRequest
 from leasehold.domain.errors import JobNotSucceeded, LeaseholdError
 from leasehold.domain.groups import GroupResult, GroupStatus
 from leasehold.domain.records import Filter, Hold, PauseRecord, TaskCard, WorkerCard
@@ -178,11 +178,11 @@ def add_bulk(router: APIRouter) -> None:
                 for name in body.model_fields_set - requests.Bulk.model_fields.keys()
             },
         )
-        return as_models(BulkReport, caller.operations.bulk(request))
+        return responses.BulkReport.model_validate(caller.operations.bulk(request))
 
     bulk.__annotations__["body"] = _body()
     router.post(
-        "/v1/jobs/bulk", dependencies=needs("operate"), tags=["jobs"], response_model=model(BulkReport)
+        "/v1/jobs/bulk", dependencies=needs("operate"), tags=["jobs"], response_model=responses.BulkReport
     )(bulk)
 
 
