@@ -19,7 +19,7 @@ from starlette.responses import PlainTextResponse
 from leasehold.app import Leasehold
 from leasehold.domain.bulk import BulkRequest
 from leasehold.domain.errors import JobNotSucceeded, LeaseholdError
-from leasehold.domain.groups import GroupResult, GroupStatus
+from leasehold.domain.groups import GroupResult, GroupStatus, StatusRequest
 from leasehold.domain.records import Filter, Hold, PauseRecord, TaskCard, WorkerCard
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopReport, StopRequest
@@ -362,14 +362,15 @@ def add_groups(router: APIRouter) -> None:
         """The progress, results and errors of a group. With `wait` and `since`, the response comes as soon as the group
         changes or none of its jobs is live. A group that never had a job has version 0."""
         caller.check_all_queues()
-        status = await caller.operations.agroup_status(
-            name,
+        given = StatusRequest(
+            group=name,
             wait=wait,
             since=None if since < 0 else since,
             tasks=tasks or None,
             partial=partial,
             noted=None if noted < 0 else noted,
         )
+        status = await caller.operations.agroup_status(given)
         # Results in files are not read: a group may have many, and a caller who follows it needs few of them.
         results = tuple(
             one if one.result_ref is None else GroupResult(one.id, one.task, None, one.result_ref)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from leasehold.domain.checks.texts import LONGEST_NAME
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
+from leasehold.domain.groups import StatusRequest
 from leasehold.domain.job import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from leasehold.domain.records import Filter
 from leasehold.domain.states import State
@@ -291,7 +292,8 @@ async def answer_question(caller: Caller, given: AnswerQuestion) -> responses.Jo
 
 async def group_status(caller: Caller, given: GroupStatus) -> responses.Group:
     caller.check_all_queues()
-    status = await caller.operations.agroup_status(given.group, wait=given.wait_s, since=given.since)
+    request = StatusRequest(group=given.group, wait=given.wait_s, since=given.since)
+    status = await caller.operations.agroup_status(request)
     return responses.Group(
         group=status.name,
         state=status.state,
