@@ -13,8 +13,9 @@ import inspect
 import os
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from types import CoroutineType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -66,7 +67,7 @@ to_thread = Threads(32, "call").call
 S = TypeVar("S")
 
 
-def aio(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+def aio(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], CoroutineType[Any, Any, T]]:
     """Return an async method that makes the same call in one of our threads. It looks the method up by name, so that a
     subclass that overrides `cancel` has the right `acancel` too. A method that waits for long, or yields, needs an
     async method of its own."""
@@ -84,7 +85,7 @@ def aio(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], C
 
     call.__name__ = f"a{name}"
     call.__qualname__ = f"{method.__qualname__.rpartition('.')[0]}.a{name}"
-    return call
+    return call  # type: ignore[return-value] # mypy reads `async def` as Coroutine, pyright as CoroutineType
 
 
 # -- locks that are free in a forked child -----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import httpx2
 from mcp import Client
@@ -25,11 +25,11 @@ from leasehold.domain.hooks import EVENTS, WEBHOOK_QUEUE, Notification, body_of,
 from leasehold.domain.job import TIED
 from leasehold.domain.outcome import DeadlinePassed, Failure, QuestionAsked, Success
 from leasehold.domain.policy import Policy
-from leasehold.domain.records import Scope
 from leasehold.domain.tokens import SCOPES, Access
 from leasehold.http import create_app
 from leasehold.operations import webhooks as verbs
 from leasehold.operations.operations import Operations
+from leasehold.operations.verb import VERBS
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.surfaces.guard import Caller
@@ -45,8 +45,8 @@ COMMAND = "python -m tests.golden.freeze"
 
 ID = re.compile(r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b")
 TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[0-9.]*(?:Z|[+-]\d\d:\d\d)")
-RECORDED = re.compile(r"(?:\b_recorded|@verb)\(\s*(f?)\"([a-z_.{}]+)\"")
-"""Where the source names the verb that an audit entry has. An f-string has {scope} in it."""
+RECORDED = re.compile(r"\b_recorded\(\s*\"([a-z_.]+)\"")
+"""Where the source records what is not in the table of verbs."""
 
 
 def main() -> None:
@@ -169,12 +169,10 @@ def _stall(url: str) -> Notification:
 
 # -- the audit ---------------------------------------------------------------------------------------------------------
 def audit_verbs() -> str:
-    """Every verb that an audit entry may have, as the source names them."""
-    found = set()
+    """Every verb that an audit entry may have: those of the table, and the few that are recorded by hand."""
+    found = {verb.name for verb in VERBS if verb.write}
     for path in PACKAGE.rglob("*.py"):
-        for formatted, verb in RECORDED.findall(path.read_text(encoding="utf-8")):
-            scopes = get_args(Scope) if formatted else [""]
-            found |= {verb.replace("{scope}", scope) for scope in scopes}
+        found |= set(RECORDED.findall(path.read_text(encoding="utf-8")))
     return "\n".join(sorted(found)) + "\n"
 
 

@@ -188,6 +188,7 @@ def test_when_the_database_goes_away_the_rest_is_left_as_it_was(
         ({"limit": 10**9}, "limit"),
         ({"verb": "retry", "own": {"reason": "x"}}, "reason"),
         ({"own": {"fresh": True}}, "fresh"),
+        ({"verb": "resume", "own": {"args": {"day": 1}}}, "args"),
         ({"verb": "snooze"}, "until"),
         ({"verb": "snooze", "own": {"until": NOON.replace(tzinfo=None)}}, "until"),
         ({"own": {"until": NOON}}, "until"),

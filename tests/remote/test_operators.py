@@ -102,6 +102,42 @@ def test_a_job_that_is_not_there_is_not_found(api: Handle):
         assert caught.value.job_id == job_id
 
 
+def test_a_snooze_sets_when_a_job_is_due(app: Leasehold, api: Handle):
+    noon = datetime(2100, 1, 1, 12, tzinfo=UTC)
+    job, other = api.enqueue("add", {"a": 1}), api.enqueue("add", {"a": 2})
+    assert job.snooze(noon, "closed") is job
+    assert (job.state, job.available_at) == (State.QUEUED, noon)
+    assert job.history()[-1].detail == "until 2100-01-01T12:00:00+00:00: closed"
+    later = noon + timedelta(days=1)
+    assert asyncio.run(job.asnooze(later, reason="still closed")).available_at == later
+    assert api.bulk.snooze(task="add", dry_run=True).matched == 2
+    report = api.bulk.snooze(task="add", until=noon, reason="closed")
+    assert (report.verb, report.matched, report.changed) == ("snooze", 2, 2)
+    assert asyncio.run(api.bulk.asnooze(task="add", until=later)).changed == 2
+    assert (job.refresh().available_at, other.refresh().available_at) == (later, later)
+    with pytest.raises(InvalidInput) as caught:
+        api.bulk.snooze(task="add")
+    assert caught.value.field == "until"
+    assert job.snooze(datetime(2000, 1, 1, tzinfo=UTC)).available_at < noon
+
+
+def test_a_job_that_runs_or_has_ended_is_not_snoozed(app: Leasehold, api: Handle):
+    noon = datetime(2100, 1, 1, 12, tzinfo=UTC)
+    job = api.enqueue("add", {"a": 1})
+    claim(app)
+    with pytest.raises(InvalidState) as caught:
+        job.snooze(noon)
+    assert (caught.value.job_id, caught.value.verb, caught.value.state) == (job.id, "snooze", "running")
+    (refusal,) = api.bulk.snooze(task="add", state="running", until=noon).refused
+    assert (refusal.error, refusal.state, refusal.sample) == ("InvalidState", "running", (job.id,))
+    ended = api.enqueue("work", {"target": "t"}).cancel()
+    with pytest.raises(InvalidState) as caught:
+        asyncio.run(ended.asnooze(noon))
+    assert caught.value.state == "cancelled"
+    (refusal,) = asyncio.run(api.bulk.asnooze(task="work", state="cancelled", until=noon)).refused
+    assert (refusal.state, refusal.jobs) == ("cancelled", 1)
+
+
 def test_a_held_job_is_released(app: Leasehold, api: Handle):
     held = app.__internals__.named_task("add", {"hold": True}).enqueue(a=1)
     job = api.get(held.id)

@@ -13,12 +13,13 @@ from tests.architecture.sources import PACKAGE, ROOT
 from tests.backends import Backend
 
 TOY = """
-import contextlib, io, json, os
+import contextlib, io, json, os, re
 from typing import Annotated
 
 from pydantic import Field
 
 from leasehold import Leasehold
+from leasehold.dashboard import create_dashboard
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.http import create_app
@@ -28,13 +29,14 @@ from leasehold.operations.arguments import Actor, JobId, Reason
 from leasehold.operations.verb import Backend, verb
 from leasehold.surfaces.cli.main import run
 from tests.surfaces.serving import listening
+from tests.workers import wait_for
 
 Times = Annotated[int, Field(ge=1, le=9, description="How often.")]
 
 
 @verb("job.nudge", scope="operate", guard="job", http="POST /v1/jobs/{id}/nudge", bulk=(State.QUEUED,))
 def nudge(
-    backend: Backend, job_id: JobId, *, times: Times = 1, reason: Reason = None, actor: Actor = None
+    backend: Backend, job_id: JobId, *, times: Times, reason: Reason = None, actor: Actor = None
 ) -> Job:
     \"\"\"Nudge a job.\"\"\"
     return backend.store.pause(job_id, actor, f"nudged {times} times")
@@ -78,7 +80,9 @@ with app, listening(app, create_app(app)) as server:
     found["usage"] = cli("jobs", "nudge", new(), "--fresh")[0]
     in_bulk = new("q2")
     bulk = {"verb": "nudge", "queue": "q2", "dry_run": False}
-    found["bulk"] = http.post("/v1/jobs/bulk", json=bulk).json()["changed"], app.get(in_bulk).state
+    found["without times"] = http.post("/v1/jobs/bulk", json=bulk).json()["errors"][0]["pointer"]
+    done = http.post("/v1/jobs/bulk", json={**bulk, "times": 6}).json()
+    found["bulk"] = done["changed"], app.get(in_bulk).reason
     over_remote = new()
     connections = Connections(server.url, server.token("read", "operate"), 30)
     row = RemoteOperator(Transport(connections, None)).call(nudge, over_remote, times=5)
@@ -90,6 +94,16 @@ with app, listening(app, create_app(app)) as server:
     found["queue in words"] = cli("queues", "nudge", "q1")
     found["audit"] = [(row.verb, row.target, row.detail) for row in app.audit(verb="job.nudge").entries]
     found["ids"] = [over_remote, in_bulk, listed, named, over_http]
+    found["report"] = http.get("/openapi.json").json()["components"]["schemas"]["BulkReport"]["properties"]
+with app, listening(app, create_dashboard(app)) as server:
+    browser, on_page = server.client("read", "operate"), new("q3")
+    found["link"] = "verb=nudge" in browser.get("/jobs").text
+    page = browser.get("/bulk", params={"verb": "nudge", "queue": "q3"}).text
+    found["fields"] = re.findall(r'<input id="bulk-(\\w+)"[^>]*?(required)?>', page)
+    form = {"verb": "nudge", "criteria": "queue=q3", "matched": "1", "times": "7"}
+    browser.post("/do/bulk.start", data=form, headers={"Origin": server.url})
+    wait_for(lambda: app.get(on_page).state == "paused")
+    found["page"] = app.get(on_page).reason
 print(json.dumps(found))
 """
 
@@ -115,7 +129,7 @@ def ran(source: str, backend: Backend, folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_a_new_verb_is_on_http_the_command_line_remote_in_bulk_and_in_the_audit(
+def test_a_new_verb_is_on_http_the_command_line_remote_the_pages_in_bulk_and_in_the_audit(
     backend: Backend, tmp_path: Path
 ):
     toy = ran(TOY, backend, tmp_path)
@@ -124,7 +138,8 @@ def test_a_new_verb_is_on_http_the_command_line_remote_in_bulk_and_in_the_audit(
     assert toy["by id"] == [0, "paused", "nudged 3 times"]
     assert toy["by filter"] == [0, [True], "nudged 4 times"]
     assert toy["usage"] == 2, "it has the options of its own verb, and no others"
-    assert toy["bulk"] == [1, "paused"]
+    assert "nudge" in toy["report"]["verb"]["enum"]
+    assert (toy["without times"], toy["bulk"]) == ("/times", [1, "nudged 6 times"])
     assert toy["remote"] == [True, "paused", "nudged 5 times"]
     assert [verb for verb, _, _ in toy["audit"]] == ["job.nudge"] * 5
     assert [target for _, target, _ in toy["audit"]] == toy["ids"]
@@ -134,6 +149,8 @@ def test_a_new_verb_is_on_http_the_command_line_remote_in_bulk_and_in_the_audit(
     assert "Nudge a queue." in in_queues
     assert toy["queue"] == [0, {"name": "q1", "times": 2, "changed": True}]
     assert toy["queue in words"] == [0, "queue.nudge q1: nothing to do\n"]
+    assert (toy["link"], toy["page"]) == (True, "nudged 7 times")
+    assert toy["fields"] == [["times", "required"], ["reason", ""]]
 
 
 FIELD = """    updated_at: datetime = field(compare=False)

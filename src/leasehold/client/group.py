@@ -7,7 +7,7 @@ from typing import Unpack
 from leasehold.domain.budgets import BudgetLine
 from leasehold.domain.checks.texts import Names, checked_name
 from leasehold.domain.checks.times import Duration
-from leasehold.domain.groups import GroupStatus
+from leasehold.domain.groups import GroupStatus, StatusRequest
 from leasehold.domain.records import Page
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopManner, StopReport, StopRequest
@@ -42,7 +42,7 @@ class Group:
         With `partial=True` the status also has the progress and the updates of running jobs (`runs`), and these end the
         wait too, at most twice a second. Pass `noted` of the earlier status as well."""
         return self._operator.group_status(
-            self.name, wait=wait, since=since, tasks=tasks, partial=partial, noted=noted
+            StatusRequest(group=self.name, wait=wait, since=since, tasks=tasks, partial=partial, noted=noted)
         )
 
     async def astatus(
@@ -55,7 +55,7 @@ class Group:
         noted: int | None = None,
     ) -> GroupStatus:
         return await self._operator.agroup_status(
-            self.name, wait=wait, since=since, tasks=tasks, partial=partial, noted=noted
+            StatusRequest(group=self.name, wait=wait, since=since, tasks=tasks, partial=partial, noted=noted)
         )
 
     def stop(self, scope: Names = None, **manner: Unpack[StopManner]) -> StopReport:

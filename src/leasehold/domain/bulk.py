@@ -122,7 +122,7 @@ class BulkRequest:
         verb, given = ARGUMENTS[self.verb], self._given
         for name, value in given.items():
             if name not in verb.required:
-                raise InvalidInput(name, f"is not used by {self.verb}", "leave it out")
+                raise InvalidInput(name, f"is not used by a bulk {self.verb}", "leave it out")
             verb.check(name, value)
         missing = [name for name, required in verb.required.items() if required and name not in given]
         if missing and not self.dry_run:

@@ -8,6 +8,8 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal, cast, get_args
 
+from leasehold.domain.checks.texts import Names
+from leasehold.domain.checks.times import Duration
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen, shown
 from leasehold.domain.states import LIVE, State
@@ -87,6 +89,18 @@ def checked_group_state(state: object) -> GroupState | None:
     if state not in get_args(GroupState):
         raise InvalidInput("state", f"{state!r} is not a state of a group", "use active, stopped or held")
     return cast(GroupState, state)
+
+
+@frozen(kw_only=True)
+class StatusRequest:
+    """What a caller wants to know about a group, as `group.status` explains it."""
+
+    group: str
+    wait: Duration = 0
+    since: int | None = None
+    tasks: Names = None
+    partial: bool = False
+    noted: int | None = None
 
 
 @frozen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypedDict
 
 from leasehold.domain.checks.texts import EVERY_TENANT
@@ -70,7 +70,7 @@ class ScheduleRow:
     changed_at: datetime
     hosts: int
     """Live workers that declare the schedule in their code."""
-    now: datetime
+    now: Annotated[datetime, Private(datetime.fromtimestamp(0, UTC))]
     """The store's time when the row was read."""
     tenant: Annotated[str | None, Private()] = None
     """The tenant that owns the schedule, for a worker that serves several."""

@@ -26,7 +26,12 @@ def ignore(job_id: str, outcome: Job | LeaseholdError) -> None:
 
 def bulk_verb(word: str) -> Verb[..., Job]:
     """Return the verb on one job that a bulk call repeats."""
-    return next(verb for verb in VERBS if verb.bulk and verb.name == f"job.{word}")
+    return bulk_verbs()[word]
+
+
+def bulk_verbs() -> dict[str, Verb[..., Job]]:
+    """Return the verbs on one job that a bulk call can repeat, by their words. An app may have added some."""
+    return {verb.word: verb for verb in VERBS if verb.bulk}
 
 
 class BulkOperations(SearchOperations):

@@ -13,10 +13,10 @@ from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from leasehold.domain.checks.texts import Names, checked_name, checked_names
-from leasehold.domain.checks.times import Duration, seconds
+from leasehold.domain.checks.texts import checked_name, checked_names
+from leasehold.domain.checks.times import seconds
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.groups import GroupPage, GroupStatus
+from leasehold.domain.groups import GroupPage, GroupStatus, StatusRequest
 from leasehold.domain.stop import StopReport, StopRequest, check_tasks
 from leasehold.operations.arguments import Actor, GroupName, Limit, OfGroupState, PageCursor
 from leasehold.operations.local import LocalOperator
@@ -65,29 +65,11 @@ class GroupOperations(LocalOperator):
         self._listen_url = listen_url
         self._group_watch: GroupWatch | None = None
 
-    def group_status(
-        self,
-        name: str,
-        *,
-        wait: Duration = 0,
-        since: int | None = None,
-        tasks: Names = None,
-        partial: bool = False,
-        noted: int | None = None,
-    ) -> GroupStatus:
-        return self._poll(name, wait, since, tasks, partial, noted).run()
+    def group_status(self, request: StatusRequest) -> GroupStatus:
+        return self._poll(request).run()
 
-    async def agroup_status(
-        self,
-        name: str,
-        *,
-        wait: Duration = 0,
-        since: int | None = None,
-        tasks: Names = None,
-        partial: bool = False,
-        noted: int | None = None,
-    ) -> GroupStatus:
-        return await self._poll(name, wait, since, tasks, partial, noted).run_async()
+    async def agroup_status(self, request: StatusRequest) -> GroupStatus:
+        return await self._poll(request).run_async()
 
     def stop(self, request: StopRequest, on_progress: OnProgress = ignore) -> StopReport:
         """Stop all jobs that match. During the wait, call `on_progress` repeatedly with the report so far."""
@@ -123,11 +105,10 @@ class GroupOperations(LocalOperator):
         with self._recorded("stop", target, request.actor, **requested):
             return one.begin()
 
-    def _poll(
-        self, name: str, wait: Duration, since: int | None, tasks: Names, partial: bool, noted: int | None
-    ) -> GroupPoll:
-        what = Watched(checked_name(name, "group"), checked_names(tasks, "tasks"), bool(partial))
-        return GroupPoll(self._watch_of(self._store), what, wait, since, noted)
+    def _poll(self, request: StatusRequest) -> GroupPoll:
+        name, tasks = checked_name(request.group, "group"), checked_names(request.tasks, "tasks")
+        what = Watched(name, tasks, bool(request.partial))
+        return GroupPoll(self._watch_of(self._store), what, request)
 
     def _watch_of(self, store: JobStore) -> GroupWatch:
         """Return the watch that all waiters share; a new one after a fork or for another store."""
@@ -140,15 +121,13 @@ class GroupOperations(LocalOperator):
 class GroupPoll:
     """One call of `status(wait=…, since=…)`."""
 
-    def __init__(
-        self, watch: GroupWatch, what: Watched, wait: Duration, since: int | None, noted: int | None
-    ) -> None:
+    def __init__(self, watch: GroupWatch, what: Watched, request: StatusRequest) -> None:
         self._watch = watch
         self._what = what
-        self._wait = seconds(wait, "wait")
-        self._since = _checked_number("since", since, "give the version of an earlier status")
-        self._noted = _checked_number("noted", noted, "give `noted` of an earlier status")
-        if noted is not None and not what.partial:
+        self._wait = seconds(request.wait, "wait")
+        self._since = _checked_number("since", request.since, "give the version of an earlier status")
+        self._noted = _checked_number("noted", request.noted, "give `noted` of an earlier status")
+        if self._noted is not None and not what.partial:
             raise InvalidInput(
                 "noted", "is about updates of running jobs", "use it together with partial=True"
             )

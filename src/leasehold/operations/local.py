@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar, cast
 
 from leasehold.domain.audit import audit_entry
 from leasehold.domain.bulk import BulkReport, BulkRequest
-from leasehold.domain.checks.texts import SHORTENED, Names
-from leasehold.domain.checks.times import Duration
-from leasehold.domain.groups import GroupStatus
+from leasehold.domain.checks.texts import SHORTENED
+from leasehold.domain.groups import GroupStatus, StatusRequest
 from leasehold.domain.job import Job
 from leasehold.domain.sensitive import hidden_job
 from leasehold.domain.stop import StopReport, StopRequest
@@ -41,27 +40,9 @@ class Operator(Protocol):
 
     async def astop(self, request: StopRequest) -> StopReport: ...
 
-    def group_status(
-        self,
-        name: str,
-        *,
-        wait: Duration = 0,
-        since: int | None = None,
-        tasks: Names = None,
-        partial: bool = False,
-        noted: int | None = None,
-    ) -> GroupStatus: ...
+    def group_status(self, request: StatusRequest) -> GroupStatus: ...
 
-    async def agroup_status(
-        self,
-        name: str,
-        *,
-        wait: Duration = 0,
-        since: int | None = None,
-        tasks: Names = None,
-        partial: bool = False,
-        noted: int | None = None,
-    ) -> GroupStatus: ...
+    async def agroup_status(self, request: StatusRequest) -> GroupStatus: ...
 
     def updates(self, job_id: str, since: int, timeout: float | None) -> Iterator[Update]: ...
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -20,6 +21,7 @@ from typing import (
     ParamSpec,
     Protocol,
     TypeVar,
+    Union,
     cast,
     get_args,
     get_origin,
@@ -109,6 +111,11 @@ class Param:
         return Internal in self.marks
 
     @property
+    def kind(self) -> Any:
+        """The type without its marks and without None; for a duration (a number or text), text."""
+        return _kind(self.annotation)
+
+    @property
     def info(self) -> FieldInfo | None:
         """The parameter's limits and help; for `T | None`, those of `T`."""
         plain = get_args(self.annotation)[0] if self.marks else self.annotation
@@ -145,6 +152,11 @@ class Verb(Generic[P, R]):
     @property
     def path(self) -> str:
         return self.http.partition(" ")[2]
+
+    @property
+    def word(self) -> str:
+        """The name without its noun: `cancel`."""
+        return self.name.partition(".")[2]
 
     @property
     def doc(self) -> str:
@@ -187,6 +199,11 @@ class Verb(Generic[P, R]):
         """The other parameters that a caller sends."""
         return tuple(one for one in self.params if one is not self.target and not one.internal)
 
+    @cached_property
+    def bulk_body(self) -> tuple[Param, ...]:
+        """Of the body, what a bulk call passes to each job: not hidden arguments, which seldom fit more than one."""
+        return tuple(one for one in self.body if not one.hidden)
+
     def path_for(self, target: str) -> str:
         return re.sub(r"\{[^}]*\}", lambda _: target, self.path)
 
@@ -219,8 +236,6 @@ class Verb(Generic[P, R]):
         return kept | hidden
 
 
-INTERNAL = ("actor", "new_id")
-"""Names of arguments marked `Internal`: the table is made before annotations can be read."""
 VERBS: list[Verb[..., Any]] = []
 """Every verb and read, in the order in which their modules are imported."""
 
@@ -280,12 +295,17 @@ def read(
 def _add(made: Verb[P, R]) -> Verb[P, R]:
     VERBS.append(made)
     if made.bulk:
-        word = made.name.partition(".")[2]
-        BULK_STATES[word] = made.bulk
-        empty = inspect.Parameter.empty
-        own = [one for one in list(made.signature.parameters.values())[1:] if one.name not in INTERNAL]
-        ARGUMENTS[word] = BulkArguments({one.name: one.default is empty for one in own}, made.check)
+        BULK_STATES[made.word] = made.bulk
+        ARGUMENTS[made.word] = BulkArguments({one.name: one.required for one in made.bulk_body}, made.check)
     return made
+
+
+def _kind(hint: Any) -> Any:
+    if get_origin(hint) is Annotated:
+        return _kind(get_args(hint)[0])
+    if get_origin(hint) in (Union, UnionType):
+        return _kind([one for one in get_args(hint) if one is not NoneType][-1])
+    return hint
 
 
 def _title(name: str) -> str:

@@ -16,10 +16,10 @@ from pydantic_core import to_jsonable_python
 
 from leasehold.domain.bulk import SAMPLE, BulkRefusal, BulkReport, BulkRequest
 from leasehold.domain.checks.payload import encode
-from leasehold.domain.checks.texts import Names, checked_name, checked_names
-from leasehold.domain.checks.times import Duration, seconds
+from leasehold.domain.checks.texts import checked_name, checked_names
+from leasehold.domain.checks.times import seconds
 from leasehold.domain.errors import InvalidInput, JobNotFound, JobNotSucceeded, WaitTimedOut
-from leasehold.domain.groups import FiledResult, GroupStatus
+from leasehold.domain.groups import FiledResult, GroupStatus, StatusRequest
 from leasehold.domain.job import Enqueued, Job
 from leasehold.domain.records import TaskCard
 from leasehold.domain.states import State
@@ -88,29 +88,11 @@ class RemoteOperator:
     async def astop(self, request: StopRequest) -> StopReport:
         return await self.transport.arun(_stopping(request))
 
-    def group_status(
-        self,
-        name: str,
-        *,
-        wait: Duration = 0,
-        since: int | None = None,
-        tasks: Names = None,
-        partial: bool = False,
-        noted: int | None = None,
-    ) -> GroupStatus:
-        return self._readable(self.transport.run(_status(name, wait, since, tasks, partial, noted)))
+    def group_status(self, request: StatusRequest) -> GroupStatus:
+        return self._readable(self.transport.run(_status(request)))
 
-    async def agroup_status(
-        self,
-        name: str,
-        *,
-        wait: Duration = 0,
-        since: int | None = None,
-        tasks: Names = None,
-        partial: bool = False,
-        noted: int | None = None,
-    ) -> GroupStatus:
-        return self._readable(await self.transport.arun(_status(name, wait, since, tasks, partial, noted)))
+    async def agroup_status(self, request: StatusRequest) -> GroupStatus:
+        return self._readable(await self.transport.arun(_status(request)))
 
     def _readable(self, status: GroupStatus) -> GroupStatus:
         """Replace each result that is a file by one that is read at its first use."""
@@ -212,12 +194,11 @@ def _ending(job_id: str, timeout: float | None) -> Exchange[tuple[Job, str | Non
     return read(Job, (yield _job(job_id))), text
 
 
-def _status(
-    name: str, wait: Duration, since: int | None, tasks: Names, partial: bool, noted: int | None
-) -> Exchange[GroupStatus]:
-    path = f"/v1/groups/{part(checked_name(name, 'group'))}"
-    until = time.monotonic() + seconds(wait, "wait")
-    named = list(checked_names(tasks, "tasks") or ())
+def _status(request: StatusRequest) -> Exchange[GroupStatus]:
+    path = f"/v1/groups/{part(checked_name(request.group, 'group'))}"
+    until = time.monotonic() + seconds(request.wait, "wait")
+    named, partial = list(checked_names(request.tasks, "tasks") or ()), request.partial
+    since, noted = request.since, request.noted
     while True:
         left = max(0.0, until - time.monotonic())
         response = yield get(

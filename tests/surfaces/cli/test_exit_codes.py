@@ -49,6 +49,11 @@ def test_4_when_the_verb_does_not_fit_the_state(app, here):
     answer = here("jobs", "skip", job.id)
     assert (answer.code, Exit.REFUSED) == (4, 4)
     assert "it is queued" in answer.err
+    job.cancel()
+    snoozed = here("jobs", "snooze", job.id, "--until", "2100-01-01")
+    assert (snoozed.code, "it was cancelled" in snoozed.err) == (Exit.REFUSED, True)
+    snoozed = here("jobs", "snooze", "--state", "cancelled", "--until", "2100-01-01", "--yes")
+    assert (snoozed.code, "it was cancelled" in snoozed.err) == (Exit.REFUSED, True)
 
 
 def test_5_when_the_wait_is_over_before_the_job(sqlite_cli: Cli):

@@ -84,10 +84,15 @@ def test_a_verb_for_many_jobs_has_its_own_options_alone(app, here):
     job.pause()
     assert here("jobs", "resume", job.id, "--args", '{"n": 7}').code == 0
     assert here("jobs", "show", job.id, "--json").json["args"] == {"n": 7}
-    job.pause()
-    assert here("jobs", "resume", "--state", "paused", "--args", '{"n": 8}', "--yes").code == 0
-    assert here("jobs", "show", job.id, "--json").json["args"] == {"n": 8}
     assert here("jobs", "resume", job.id, "--args", "[1]").code == 2
+
+
+def test_new_arguments_are_for_one_job(app, here):
+    jobs = [app.enqueue("work").pause() for _ in range(2)]
+    for which in (["--state", "paused", "--yes"], [job.id for job in jobs]):
+        answer = here("jobs", "resume", *which, "--args", '{"n": 8}')
+        assert (answer.code, "--args: works with one id only" in answer.err) == (2, True)
+    assert {job.refresh().state for job in jobs} == {"paused"}
 
 
 def test_jobs_are_snoozed_by_id_and_by_filter(app, here):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 import time
+from datetime import UTC, datetime
 
 from leasehold import Leasehold
 from tests.surfaces.dashboard.conftest import Dashboard, Viewer
@@ -75,6 +76,28 @@ def test_jobs_that_refuse_are_reported_and_hold_up_none_of_the_others(app: Lease
     assert "Not possible in this state" in page
     assert waits.id in page
     assert (fine.refresh().state, waits.refresh().state) == ("queued", "pending")
+
+
+def test_jobs_are_snoozed(app: Leasehold, operator: Viewer):
+    jobs = [app.enqueue("add", {"a": n}) for n in range(2)]
+    page = operator.page("/bulk", verb="snooze", task="add")
+    assert re.findall(r'<input id="bulk-(\w+)"[^>]*?(required)?>', page) == [
+        ("until", "required"),
+        ("reason", ""),
+    ]
+    fields = {"verb": "snooze", "criteria": "task=add&until=2090-01-01", "matched": "2"}
+    missing = operator.do("bulk.start", **fields)
+    assert "until: is empty" in html.unescape(operator.reported(missing))
+    answer = operator.do("bulk.start", **fields, until="2100-01-01 12:00", reason="closed")
+    assert "Changed 2 of 2 jobs" in finished(operator, answer.headers["location"])
+    assert {job.refresh().available_at for job in jobs} == {datetime(2100, 1, 1, 12, tzinfo=UTC)}
+    assert (jobs[0].history()[-1].detail or "").endswith(": closed")
+
+
+def test_what_destroys_is_marked_in_the_list(app: Leasehold, operator: Viewer):
+    app.enqueue("add", {"a": 1})
+    marked = re.findall(r'class="button danger" href="/bulk\?verb=(\w+)"', operator.page("/jobs"))
+    assert marked == ["cancel", "interrupt"]
 
 
 def test_an_unknown_verb_or_run_is_told(operator: Viewer):

@@ -35,6 +35,16 @@ def test_many_jobs_are_snoozed(app: Leasehold, admin: httpx2.Client):
     assert {job.refresh().available_at for job in jobs} == {datetime(2100, 1, 1, 10, tzinfo=UTC)}
 
 
+def test_new_arguments_are_for_one_job(app: Leasehold, admin: httpx2.Client):
+    jobs = [app.enqueue("add", {"a": 1}, group="g"), app.enqueue("greet", {"name": "x"}, group="g")]
+    for job in jobs:
+        job.pause()
+    requested = {"verb": "resume", "group": "g", "dry_run": False, "args": {"name": "y"}}
+    refused = admin.post("/v1/jobs/bulk", json=requested)
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/body/args")
+    assert {job.refresh().state.value for job in jobs} == {"paused"}
+
+
 def test_refusals_have_the_codes_of_problems(app: Leasehold, admin: httpx2.Client):
     jobs = [app.enqueue("add", {"a": n}, group="g") for n in range(2)]
     for job in jobs:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,7 +14,9 @@ from mcp import Client
 from mcp_types import CallToolResult
 
 from leasehold import Leasehold
-from leasehold.surfaces.mcp.tools import TOOLS
+from leasehold.operations import jobs, questions
+from leasehold.operations.verb import Verb
+from leasehold.surfaces.mcp.tools import TOOLS, Tool
 from tests.surfaces.http.conftest import Server
 from tests.surfaces.mcp.clients import over_http
 
@@ -215,3 +219,19 @@ def test_every_tool_is_listed_in_the_same_order_each_time(server: Server, app: L
         assert names[len(TOOLS) :] == sorted(names[len(TOOLS) :])
 
     talk(server, work, worker=False)
+
+
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+def test_a_tool_needs_what_its_verbs_need_and_calls_no_others(tool: Tool):
+    modules = {"jobs": jobs, "questions": questions}
+    named = re.findall(r"\b(jobs|questions)\.(\w+)", inspect.getsource(tool.call))
+    called = {getattr(modules[module], name, None) for module, name in named}
+    assert {one for one in called if isinstance(one, Verb)} <= set(tool.verbs)
+    assert {verb.scope for verb in tool.verbs} <= {tool.scope}
+    if tool.verbs:
+        assert tool.annotations.read_only_hint is not any(verb.write for verb in tool.verbs)
+        assert bool(tool.annotations.destructive_hint) is any(verb.destructive for verb in tool.verbs)
+    else:
+        assert tool.name in ("list_tasks", "enqueue_job", "group_status", "stop_group"), (
+            "no verbs of the table"
+        )

@@ -160,7 +160,8 @@ def run(settings: DevSettings, report: Notify) -> int:
     set_up_logging(settings.log_level, as_json=False)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # its lines would repeat with every restart
     with load_app(settings.app) as app:
-        queues = settings.queues or ",".join(sorted({card.queue for card in app.tasks.list()})) or "default"
+        cards = app.__internals__.tasks.cards()
+        queues = settings.queues or ",".join(sorted({card.queue for card in cards})) or "default"
         worker = app.worker(
             queues=queues,
             concurrency=settings.concurrency,

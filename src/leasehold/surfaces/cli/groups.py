@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupStatus, GroupSummary
+from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupStatus, GroupSummary, StatusRequest
 from leasehold.operations import budgets
 from leasehold.operations import groups as verbs
 from leasehold.surfaces.cli import options, render
@@ -71,12 +72,10 @@ def show(
 ) -> int:
     """Show a group's progress, or wait for its next change. --wait waits until the version is not --since, or by
     default not the present one. Exit code 5: nothing changed in time; with --follow, 1: some jobs failed."""
-    operations = call.operations
+    operations, plain = call.operations, StatusRequest(group=name, tasks=task or None)
     if follow:
-        return _follow(
-            lambda **waiting: operations.group_status(name, tasks=task or None, **waiting), call.as_json
-        )
-    status = operations.group_status(name, wait=wait, since=since, tasks=task or None)
+        return _follow(lambda **waiting: operations.group_status(replace(plain, **waiting)), call.as_json)
+    status = operations.group_status(replace(plain, wait=wait, since=since))
     if call.as_json:
         render.emit(status)
     else:

@@ -19,7 +19,8 @@ from leasehold.domain.job import Job
 from leasehold.domain.records import Filter, NotRun
 from leasehold.domain.states import State, checked_states
 from leasehold.domain.stop import StopReport, StopRequest, checked_mode
-from leasehold.operations.verb import VERBS, Verb
+from leasehold.operations.bulk import bulk_verbs
+from leasehold.operations.verb import Verb
 from leasehold.surfaces.cli import options, render
 from leasehold.surfaces.cli.command import CommandCall, command, extend
 from leasehold.surfaces.cli.jobs import jobs
@@ -71,6 +72,10 @@ def _add(word: str, verb: Verb[..., Job]) -> None:
                 "--dry-run", "works with a filter only", "leave it out; see `leasehold why ID`"
             )
         own = {one.name: value_of(call, verb, one, own[one.name]) for one in verb.body}
+        of_one = {one.name: own.pop(one.name) for one in verb.body if one not in verb.bulk_body}
+        for name, value in of_one.items():
+            if value is not None and len(ids or ()) != 1:
+                raise InvalidInput(f"--{name}", "works with one id only", "leave it out, or give one id")
         request = BulkRequest(
             verb=word,
             filter=Filter(checked_states(state or ()), **given),
@@ -82,7 +87,7 @@ def _add(word: str, verb: Verb[..., Job]) -> None:
         )
         operations = call.operations
         if ids:
-            return _apply(call, verb, request, [operations.find_id(one) for one in ids])
+            return _apply(call, verb, request, [operations.find_id(one) for one in ids], of_one)
         found = operations.bulk(replace(request, dry_run=True))
         if dry_run:
             return _print_dry(call, word, found)
@@ -98,9 +103,8 @@ def _add(word: str, verb: Verb[..., Job]) -> None:
     command(jobs, word, acts=True)(change)
 
 
-for _verb in VERBS:
-    if _verb.bulk:
-        _add(_verb.name.partition(".")[2], _verb)
+for _word, _verb in bulk_verbs().items():
+    _add(_word, _verb)
 
 
 def _print_dry(call: CommandCall, word: str, found: BulkReport) -> int:
@@ -175,8 +179,10 @@ class OutcomePrinter:
             print(f"{self.word}: {self.done:,} done, {self.refused:,} refused{moved}")
 
 
-def _apply(call: CommandCall, verb: Verb[..., Job], request: BulkRequest, ids: list[str]) -> int:
-    """Apply the verb to jobs given by id."""
+def _apply(
+    call: CommandCall, verb: Verb[..., Job], request: BulkRequest, ids: list[str], of_one: dict[str, Any]
+) -> int:
+    """Apply the verb to jobs given by id. `of_one`: arguments that a single job takes besides the request's."""
     with contextlib.ExitStack() as output:
         emit: Callable[[object], None] | None = render.emit if call.as_json else None
         if call.as_json and len(ids) != 1:
@@ -185,7 +191,7 @@ def _apply(call: CommandCall, verb: Verb[..., Job], request: BulkRequest, ids: l
         advance = output.enter_context(_bar(request.verb, len(ids)))
         for job_id in ids:
             try:
-                printer.note(job_id, call.operations.call(verb, job_id, **request.arguments))
+                printer.note(job_id, call.operations.call(verb, job_id, **request.arguments, **of_one))
             except (JobError, GroupOnHold) as error:
                 printer.note(job_id, error)
             advance()

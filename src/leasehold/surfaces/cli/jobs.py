@@ -15,7 +15,9 @@ import typer
 
 from leasehold.domain.checks.times import seconds
 from leasehold.domain.errors import InvalidInput, JobNotSucceeded, ResultMissing
-from leasehold.domain.states import State
+from leasehold.domain.records import Filter
+from leasehold.domain.search import Search
+from leasehold.domain.states import State, checked_states
 from leasehold.operations import budgets, questions
 from leasehold.operations import jobs as verbs
 from leasehold.surfaces.cli import options, render
@@ -90,9 +92,8 @@ def list_jobs(
     between = _between(since, until, operations.now)
 
     def look() -> SearchPage:
-        return call.app.search(
-            text=text, state=tuple(state or ()), limit=limit, cursor=before, **between, **criteria
-        )
+        filter = Filter(checked_states(state or ()), **criteria)
+        return operations.search_jobs(Search(filter, text, **between), limit, before)
 
     if follow:
         _follow(look, operations.short_ids, call.as_json)

@@ -128,7 +128,7 @@ def resume_schedule(call: CommandCall, name: Name) -> None:
 @command(schedules, "run", acts=True, store=False)
 def run_schedule(call: CommandCall, name: Name, app_name: App = "") -> None:
     """Enqueue a job of a schedule now, besides its ticks."""
-    job = call.load(_needed(app_name)).schedules.run(name, actor=call.actor)
+    job = call.load(_needed(app_name)).__internals__.run_schedule(name, call.actor)
     call.report({"id": job.id}, job.id)
 
 

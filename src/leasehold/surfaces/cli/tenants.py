@@ -45,7 +45,7 @@ def upgrade(
     ] = None,
 ) -> None:
     """Bring the schemas of tenants up to date. Run `leasehold db upgrade` first: the app's own schema lists them."""
-    applied = call.app.tenants.upgrade(names or None, actor=call.actor)
+    applied = call.operations.upgrade_tenants(names or None, actor=call.actor)
     if call.as_json:
         render.emit(applied)
         return

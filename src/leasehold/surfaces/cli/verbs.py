@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
@@ -172,7 +172,7 @@ def parameter_of(verb: Verb[..., Any], one: Param, *, as_option: bool = False) -
     is_argument = one.required and not as_option
     if verb.guard == "job" and one is verb.target:
         return _parameter(one.name, options.JobId)
-    kind, help = _kind(one.annotation), None if one.info is None else one.info.description
+    kind, help = one.kind, None if one.info is None else one.info.description
     metavar = METAVARS.get(kind, "TEXT")
     if get_origin(kind) is Literal:
         help, metavar = f"{', '.join(get_args(kind)[:-1])} or {get_args(kind)[-1]}.", one.public.upper()
@@ -194,15 +194,6 @@ def _parameter(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> 
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=hint, default=default)
 
 
-def _kind(hint: Any) -> Any:
-    """The type without its annotations and without None; for a duration (a number or text), text."""
-    if get_origin(hint) is Annotated:
-        return _kind(get_args(hint)[0])
-    if get_origin(hint) in (Union, UnionType):
-        return _kind([one for one in get_args(hint) if one is not NoneType][-1])
-    return hint
-
-
 def _is_amounts(kind: Any) -> bool:
     return get_origin(kind) is dict and get_args(kind)[1] is not Any
 
@@ -211,7 +202,7 @@ def value_of(call: CommandCall, verb: Verb[..., Any], one: Param, typed: Any) ->
     """The argument for the verb, from the typed text."""
     if verb.guard == "job" and one is verb.target:
         return call.operations.find_id(typed)
-    kind = _kind(one.annotation)
+    kind = one.kind
     if isinstance(typed, list) and _is_amounts(kind):
         return dict(map(_amount, typed))
     if not isinstance(typed, str):

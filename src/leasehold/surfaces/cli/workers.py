@@ -79,7 +79,7 @@ def metrics(call: CommandCall) -> None:
     depths and ages."""
     from leasehold.surfaces.prometheus import text_of
 
-    found = call.app.metrics()
+    found = call.operations.metrics()
     if call.as_json:
         render.emit(found)
     else:

@@ -17,9 +17,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse
 
 from leasehold.app import Leasehold
-from leasehold.domain.bulk import BulkReport, BulkRequest
+from leasehold.domain.bulk import BulkRequest
 from leasehold.domain.errors import JobNotSucceeded, LeaseholdError
-from leasehold.domain.groups import GroupResult, GroupStatus
+from leasehold.domain.groups import GroupResult, GroupStatus, StatusRequest
 from leasehold.domain.records import Filter, Hold, PauseRecord, TaskCard, WorkerCard
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopReport, StopRequest
@@ -119,7 +119,7 @@ def add_jobs(router: APIRouter) -> None:
     ) -> responses.Created:
         """Enqueue a job of a schedule now, besides its ticks."""
         caller.check_all_queues()
-        made = caller.view.schedules.run(name, actor=caller.actor)
+        made = caller.view.__internals__.run_schedule(name, caller.actor)
         add_location(request, response, "/v1/schedules/", made.id)
         return responses.Created.model_validate(made)
 
@@ -178,18 +178,21 @@ def add_bulk(router: APIRouter) -> None:
                 for name in body.model_fields_set - requests.BulkJobs.model_fields.keys()
             },
         )
-        return as_models(BulkReport, caller.operations.bulk(request))
+        return responses.BulkReport.model_validate(caller.operations.bulk(request))
 
     bulk.__annotations__["body"] = _body()
     router.post(
-        "/v1/jobs/bulk", dependencies=needs("operate"), tags=["jobs"], response_model=model(BulkReport)
+        "/v1/jobs/bulk", dependencies=needs("operate"), tags=["jobs"], response_model=responses.BulkReport
     )(bulk)
 
 
 def _body() -> type[BaseModel]:
     """The model of the body: the filters, and the arguments of every bulk verb."""
     own: dict[str, Any] = {
-        one.name: (one.annotation | None, None) for verb in VERBS if verb.bulk for one in verb.body
+        one.name: (one.annotation | None, None) if one.required else (one.annotation, one.default)
+        for verb in VERBS
+        if verb.bulk
+        for one in verb.bulk_body
     }
     return create_model("BulkJobs", __base__=requests.BulkJobs, **own)
 
@@ -361,14 +364,15 @@ def add_groups(router: APIRouter) -> None:
         """The progress, results and errors of a group. With `wait` and `since`, the response comes as soon as the group
         changes or none of its jobs is live. A group that never had a job has version 0."""
         caller.check_all_queues()
-        status = await caller.operations.agroup_status(
-            name,
+        given = StatusRequest(
+            group=name,
             wait=wait,
             since=None if since < 0 else since,
             tasks=tasks or None,
             partial=partial,
             noted=None if noted < 0 else noted,
         )
+        status = await caller.operations.agroup_status(given)
         # Results in files are not read: a group may have many, and a caller who follows it needs few of them.
         results = tuple(
             one if one.result_ref is None else GroupResult(one.id, one.task, None, one.result_ref)
@@ -473,4 +477,4 @@ def add_metrics(router: APIRouter) -> None:
     def metrics(caller: RequestCaller) -> _Text:
         """Attempts by outcome, waiting and running times, depths and ages, in Prometheus' text format 0.0.4."""
         caller.check_all_queues()
-        return _Text(text_of(caller.view.metrics()))
+        return _Text(text_of(caller.operations.metrics()))

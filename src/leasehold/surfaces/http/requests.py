@@ -79,7 +79,7 @@ class StopGroup(Body):
     hold: StrictBool = Field(default=False, description="Refuse new jobs until the group is released.")
 
 
-class StopJobs(Body):
+class StopJobs(StopGroup):
     model_config = ConfigDict(
         extra="forbid",
         json_schema_extra={"examples": [{"queue": "agents", "mode": "immediate", "dry_run": True}]},
@@ -90,10 +90,6 @@ class StopJobs(Body):
     lane: Annotated[str, Field(min_length=1, max_length=16_384)] | None = None
     tags: Annotated[list[Name], Field(min_length=1, max_length=50)] | None = None
     everything: StrictBool = False
-    mode: StopMode = "graceful"
-    reason: Reason = None
-    wait: Annotated[Number, Field(ge=0, le=LONGEST_WAIT)] = 30.0
-    dry_run: StrictBool = False
     hold: StrictBool = Field(
         default=False, description="For a whole group: refuse new jobs until the group is released."
     )

@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field, create_model
 
-from leasehold.domain import job, stream
+from leasehold.domain import bulk, job, stream
 from leasehold.domain.records import Verdict
 from leasehold.domain.states import State
+from leasehold.operations.arguments import BulkWord
 from leasehold.operations.json_records import EXAMPLE_ID, Record, model
 
 
@@ -32,6 +33,12 @@ Job: Any = create_model(
     progress=_PROGRESS,
 )
 """A job with its progress."""
+
+
+BulkReport: Any = create_model(
+    "BulkReport", __base__=model(bulk.BulkReport), __doc__=bulk.BulkReport.__doc__, verb=(BulkWord, ...)
+)
+"""A report that says in its schema which verbs there are."""
 
 
 class Result(Record):

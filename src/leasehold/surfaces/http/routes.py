@@ -10,11 +10,12 @@ import functools
 import inspect
 import re
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import NoneType
 from typing import Annotated, Any, Literal, cast, get_args, get_origin
 
 from fastapi import APIRouter, Depends, Query, Request, Response, Security
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.params import Depends as DependsParameter
 from fastapi.params import Security as SecurityParameter
@@ -110,7 +111,7 @@ def guarded_by(guard: Guard) -> type[APIRoute]:
         def get_route_handler(self) -> Handler:
             handle = super().get_route_handler()
             scope = scope_of(self.path, self.dependencies)
-            single = _single(self)
+            known = _query_of(self.dependant)
 
             async def guarded(request: Request) -> Response:
                 try:
@@ -118,7 +119,7 @@ def guarded_by(guard: Guard) -> type[APIRoute]:
                     guard.allowed_hosts.check(headers.getlist("host"), headers.getlist("origin"))
                     with reads_within(guard.longest_read):
                         await _admit(guard, request, scope)
-                        _check_once(request, single)
+                        _check_query(request, known, probe=scope is None)
                         body = _Body(request)
                         if body.too_large:
                             raise _too_large()
@@ -140,22 +141,28 @@ def guarded_by(guard: Guard) -> type[APIRoute]:
     return GuardedRoute
 
 
-def _single(route: APIRoute) -> frozenset[str]:
-    """The query parameters that take one value."""
-    parameters = route.dependant.query_params
-    return frozenset(one.alias for one in parameters if get_origin(one.field_info.annotation) is not list)
+def _query_of(dependant: Dependant) -> dict[str, bool]:
+    """The query parameters of a route and of all that it depends on: whether each takes several values."""
+    found = {one.alias: get_origin(one.field_info.annotation) is list for one in dependant.query_params}
+    for one in dependant.dependencies:
+        found |= _query_of(one)
+    return found
 
 
-def _check_once(request: Request, single: frozenset[str]) -> None:
-    """Refuse repeated parameters: FastAPI would take the last value and ignore the others."""
-    given = Counter(name for name, _ in request.query_params.multi_items())
-    repeated = [name for name, times in given.items() if times > 1 and name in single]
-    if repeated:
-        faults = [
-            {"loc": ("query", name), "msg": "is given more than once", "type": "repeated"}
-            for name in repeated
-        ]
-        raise RequestValidationError(faults)
+def _check_query(request: Request, known: Mapping[str, bool], probe: bool) -> None:
+    """Refuse unknown and repeated parameters: FastAPI would ignore a misspelt filter and list everything, and take the
+    last of several values. Probes may be asked with any."""
+    hint = f"known: {', '.join(sorted(known))}" if known else "there are none here"
+    problems = {}
+    for name, times in Counter(name for name, _ in request.query_params.multi_items()).items():
+        if name not in known and not probe:
+            problems[name] = f"is unknown; {hint}"
+        elif times > 1 and not known.get(name, True):
+            problems[name] = "is given more than once"
+    if problems:
+        raise RequestValidationError(
+            [{"loc": ("query", name), "msg": text, "type": "query"} for name, text in problems.items()]
+        )
 
 
 async def _admit(guard: Guard, request: Request, scope: TokenScope | None) -> None:

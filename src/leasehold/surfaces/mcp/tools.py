@@ -13,13 +13,15 @@ from pydantic import BaseModel, ConfigDict, Field, StrictBool
 from leasehold.domain.checks.texts import LONGEST_NAME
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
+from leasehold.domain.groups import StatusRequest
 from leasehold.domain.job import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from leasehold.domain.records import Filter
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopRequest
 from leasehold.domain.tokens import TokenScope
 from leasehold.operations import jobs, questions
-from leasehold.operations.arguments import Args, Duration, Fresh, Reason
+from leasehold.operations.arguments import Answer, Args, Duration, Fresh, QuestionKey, Reason
+from leasehold.operations.verb import Verb
 from leasehold.surfaces.guard import Caller, CallRequest, enqueue_for, enqueue_once_for, tasks_for
 from leasehold.surfaces.mcp import responses
 from leasehold.surfaces.mcp.responses import settled
@@ -106,8 +108,10 @@ class ResumeJob(Arguments):
 
 class AnswerQuestion(Arguments):
     id: Id
-    key: Annotated[Name, Field(description="Key of the question.")]
-    value: Any = Field(description="The answer; it must fit the question's schema.")
+    key: Annotated[
+        QuestionKey, Field(min_length=1, max_length=LONGEST_NAME, description="Key of the question.")
+    ]
+    value: Answer = Field(description="The answer; it must fit the question's schema.")
 
 
 class ListQuestions(Arguments):
@@ -156,6 +160,8 @@ class Tool:
     arguments: type[BaseModel]
     answer: type[BaseModel]
     call: Callable[[Caller, Any], Awaitable[BaseModel]]
+    verbs: tuple[Verb[..., Any], ...] = ()
+    """The verbs of the table that it calls."""
 
     def listed(self) -> Listed:
         return Listed(
@@ -166,6 +172,14 @@ class Tool:
             output_schema=self.answer.model_json_schema(mode="serialization"),
             annotations=self.annotations,
         )
+
+
+def _of(*verbs: Verb[..., Any]) -> dict[str, Any]:
+    """What the verbs of the table say about a tool that calls them."""
+    (scope,) = {verb.scope for verb in verbs}
+    changes, destroys = any(verb.write for verb in verbs), any(verb.destructive for verb in verbs)
+    hints = STOPS if destroys else CONTROLS if changes else READS
+    return {"verbs": verbs, "scope": scope, "annotations": hints}
 
 
 async def list_tasks(caller: Caller, _: Nothing) -> responses.Tasks:
@@ -222,6 +236,9 @@ async def explain_job(caller: Caller, given: OneJob) -> responses.Holds:
     return await to_thread(read)
 
 
+STOPPING = {"cancel": jobs.cancel, "pause": jobs.pause, "interrupt": jobs.interrupt}
+
+
 async def stop_job(caller: Caller, given: StopJob) -> responses.Job:
     def stop() -> responses.Job:
         job = caller.job(given.id)
@@ -230,7 +247,7 @@ async def stop_job(caller: Caller, given: StopJob) -> responses.Job:
             return found.model_copy(
                 update={"hint": f"dry run: it is {job.state}, and nothing was done to it"}
             )
-        verb = {"cancel": jobs.cancel, "pause": jobs.pause, "interrupt": jobs.interrupt}[given.mode]
+        verb = STOPPING[given.mode]
         after = caller.operations.call(verb, job.id, reason=given.reason, actor=caller.actor)
         return responses.job_of(caller, after)
 
@@ -275,7 +292,8 @@ async def answer_question(caller: Caller, given: AnswerQuestion) -> responses.Jo
 
 async def group_status(caller: Caller, given: GroupStatusArguments) -> responses.Group:
     caller.check_all_queues()
-    status = await caller.operations.agroup_status(given.group, wait=given.wait_s, since=given.since)
+    request = StatusRequest(group=given.group, wait=given.wait_s, since=given.since)
+    status = await caller.operations.agroup_status(request)
     return responses.Group(
         group=status.name,
         state=status.state,
@@ -340,71 +358,64 @@ TOOLS: dict[str, Tool] = {
             title="Look at a job",
             description="State, progress, result, error and open questions of a job. With wait_s it returns as soon "
             "as the job has ended or waits for an answer. If next_poll_s is set, call it again after so many seconds.",
-            scope="read",
-            annotations=READS,
             arguments=GetJob,
             answer=responses.Job,
             call=get_job,
+            **_of(jobs.get),
         ),
         Tool(
             name="list_jobs",
             title="List jobs",
             description="Jobs that match everything given, newest first.",
-            scope="read",
-            annotations=READS,
             arguments=ListJobs,
             answer=responses.Jobs,
             call=list_jobs,
+            **_of(jobs.list_jobs),
         ),
         Tool(
             name="explain_job",
             title="Why is it not running?",
             description="Every cause that keeps a job from running, in order, with what would change it.",
-            scope="read",
-            annotations=READS,
             arguments=OneJob,
             answer=responses.Holds,
             call=explain_job,
+            **_of(jobs.explain),
         ),
         Tool(
             name="stop_job",
             title="Stop a job",
             description="Cancel, pause or interrupt a job. A running job stops as soon as its worker sees the request.",
-            scope="operate",
-            annotations=STOPS,
             arguments=StopJob,
             answer=responses.Job,
             call=stop_job,
+            **_of(*STOPPING.values()),
         ),
         Tool(
             name="resume_job",
             title="Resume a job",
             description="Resume a paused, failed or timed-out job.",
-            scope="operate",
-            annotations=CONTROLS,
             arguments=ResumeJob,
             answer=responses.Job,
             call=resume_job,
+            **_of(jobs.resume),
         ),
         Tool(
             name="list_questions",
             title="List open questions",
             description="Open questions of jobs, oldest first.",
-            scope="read",
-            annotations=READS,
             arguments=ListQuestions,
             answer=responses.Questions,
             call=list_questions,
+            **_of(questions.open_questions),
         ),
         Tool(
             name="answer_question",
             title="Answer a question",
             description="Answer a job's question, so that the job continues. Ask the user; do not make up an answer.",
-            scope="operate",
-            annotations=CONTROLS,
             arguments=AnswerQuestion,
             answer=responses.Job,
             call=answer_question,
+            **_of(questions.answer),
         ),
         Tool(
             name="group_status",

@@ -5,23 +5,24 @@ from __future__ import annotations
 import secrets
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
 
-from leasehold.domain.bulk import ARGUMENTS, BULK_STATES, BulkRefusal, BulkRequest
+from leasehold.domain.bulk import BulkRefusal, BulkRequest
 from leasehold.domain.errors import InvalidInput, LeaseholdError
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
 from leasehold.operations import jobs
+from leasehold.operations.bulk import bulk_verbs
 from leasehold.operations.operations import Operations
-from leasehold.operations.verb import VERBS
+from leasehold.operations.verb import Verb
 from leasehold.surfaces.dashboard.page import Action, DashboardPage, Done, describe
 from leasehold.surfaces.dashboard.page_request import Form, PageRequest
-from leasehold.surfaces.dashboard.pages.jobs import JobFilter, filter_in, find, instant_of
+from leasehold.surfaces.dashboard.pages.jobs import JobFilter, arguments_in, filter_in, find, inputs_of
 
 # -- bulk verbs under way ----------------------------------------------------------------------------------------------
 # Bulk runs are kept in memory. A server that stops leaves the remaining jobs unchanged; the audit shows the changes.
@@ -155,7 +156,6 @@ COUNTED = 5_000
 """Jobs that a dry run counts. More would take too long for a page."""
 MOST_IN_BULK_RUN = 1_000_000
 MOST_RUNS = 10
-DESTROYS = frozenset(verb.name.removeprefix("job.") for verb in VERBS if verb.bulk and verb.destructive)
 
 
 def read(page_request: PageRequest) -> dict[str, Any]:
@@ -167,8 +167,8 @@ def read(page_request: PageRequest) -> dict[str, Any]:
     )
     summaries = [page_request.operations.call(jobs.get, job_id) for job_id in report.sample[:10]]
     return {
-        "verb": verb,
-        "effect": effect_of(verb, tuple(State(state) for state in requested.states)),
+        "verb": verb.word,
+        "effect": effect_of(verb.word, tuple(State(state) for state in requested.states)),
         "requested": requested,
         "about": _about(requested, verb),
         "report": report,
@@ -177,9 +177,8 @@ def read(page_request: PageRequest) -> dict[str, Any]:
         "criteria": urlencode(
             [("state", state) for state in requested.states] + list(requested.fields.items())
         ),
-        "destroys": verb in DESTROYS,
-        "needs_time": "until" in ARGUMENTS[verb].required,
-        "keeps_reason": "reason" in ARGUMENTS[verb].required,
+        "destroys": verb.destructive,
+        "inputs": inputs_of(verb),
         "back": page_request.url("jobs", **requested.query),
         "runs": page_request.caller.visible_rows(_runs(page_request).newest(page_request.caller.tenant))[
             :MOST_RUNS
@@ -191,7 +190,7 @@ def effect_of(verb: str, states: tuple[State, ...]) -> str:
     """What the verb will do to jobs of these states (of all, if there are none), for people."""
     if verb != "interrupt":
         return verb
-    states = states or BULK_STATES[verb]
+    states = states or bulk_verbs()[verb].bulk
     if State.RUNNING not in states:
         return "cancel"
     return "pause" if set(states) == {State.RUNNING} else "pause or cancel"
@@ -207,17 +206,12 @@ def start(page_request: PageRequest, form: Form) -> Done:
     requested = filter_in(parse_qsl(form.fields.get("criteria", ""), keep_blank_values=False))
     verb = _verb(form.text("verb"))
     expected = form.whole("matched")
-    if verb in DESTROYS and form.fields.get("typed", "").strip().replace(",", "") != str(expected):
-        raise InvalidInput("confirmation", "is not the number of jobs", f"type {expected} to {verb} them")
-    request = _request(
-        page_request,
-        verb,
-        requested,
-        reason=form.maybe("reason"),
-        fresh=form.has("fresh"),
-        until=instant_of(form.maybe("until"), "until", page_request.operations.now(), ahead=True),
-        limit=MOST_IN_BULK_RUN,
-    )
+    if verb.destructive and form.fields.get("typed", "").strip().replace(",", "") != str(expected):
+        raise InvalidInput(
+            "confirmation", "is not the number of jobs", f"type {expected} to {verb.word} them"
+        )
+    own = arguments_in(verb, form, page_request.operations.now)
+    request = _request(page_request, verb, requested, own=own, limit=MOST_IN_BULK_RUN)
     run = _runs(page_request).start(
         page_request.operations,
         request,
@@ -248,22 +242,21 @@ def _runs(page_request: PageRequest) -> BulkRuns:
     return found
 
 
-def _verb(text: str) -> str:
-    if text not in BULK_STATES:
-        raise InvalidInput("verb", f"{text!r} is no bulk verb", f"use one of {', '.join(BULK_STATES)}")
-    return text
+def _verb(text: str) -> Verb[..., Job]:
+    known = bulk_verbs()
+    if text not in known:
+        raise InvalidInput("verb", f"{text!r} is no bulk verb", f"use one of {', '.join(known)}")
+    return known[text]
 
 
 def _request(
     page_request: PageRequest,
-    verb: str,
+    verb: Verb[..., Job],
     requested: JobFilter,
     *,
     limit: int,
     dry_run: bool = False,
-    reason: str | None = None,
-    fresh: bool = False,
-    until: datetime | None = None,
+    own: Mapping[str, object] | None = None,
 ) -> BulkRequest:
     search, _ = find(page_request, requested, limit=1)  # the same search as the list
     if search.filter.queue is None:
@@ -271,7 +264,7 @@ def _request(
     else:
         page_request.caller.check_queue(search.filter.queue)
     return BulkRequest(
-        verb=verb,
+        verb=verb.word,
         filter=search.filter,
         text=search.text,
         since=search.since,
@@ -281,12 +274,12 @@ def _request(
         dry_run=dry_run,
         limit=limit,
         actor=page_request.caller.actor,
-        own={"reason": reason, "fresh": fresh or None, "until": until},
+        own=own or {},
     )
 
 
-def _about(requested: JobFilter, verb: str) -> str:
-    states = requested.states or tuple(state.value for state in BULK_STATES[verb])
+def _about(requested: JobFilter, verb: Verb[..., Job]) -> str:
+    states = requested.states or tuple(state.value for state in verb.bulk)
     parts = [", ".join(state.replace("_", " ") for state in states)]
     words = {"q": "text", "task": "task", "since": "created since", "until": "created until"}
     parts += [f"{words.get(name, name)} {value}" for name, value in requested.fields.items()]

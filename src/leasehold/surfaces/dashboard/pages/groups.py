@@ -8,7 +8,14 @@ from typing import Any, get_args
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
-from leasehold.domain.groups import GROUP_TOTAL_CAP, GroupResult, GroupState, GroupStatus, checked_group_state
+from leasehold.domain.groups import (
+    GROUP_TOTAL_CAP,
+    GroupResult,
+    GroupState,
+    GroupStatus,
+    StatusRequest,
+    checked_group_state,
+)
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMode, StopReport, StopRequest, checked_mode
 from leasehold.operations import budgets, groups
@@ -65,7 +72,7 @@ def _all(page_request: PageRequest) -> dict[str, Any]:
 
 def _one(page_request: PageRequest, name: str) -> dict[str, Any]:
     operations = page_request.operations
-    status = operations.group_status(name, partial=True)
+    status = operations.group_status(StatusRequest(group=name, partial=True))
     states = [state for state in State if any(state in counts for counts in status.counts.values())]
     requested = _requested_stop(page_request, name)
     return {

@@ -17,7 +17,7 @@ from leasehold.operations import budgets, jobs, questions
 from leasehold.operations.verb import Verb
 from leasehold.surfaces.dashboard.page import DashboardPage, Done, action_of
 from leasehold.surfaces.dashboard.page_request import Form, PageRequest
-from leasehold.surfaces.dashboard.pages.jobs import instant_of
+from leasehold.surfaces.dashboard.pages.jobs import arguments_in, inputs_of
 from leasehold.surfaces.dashboard.render import Node, tree_of, tree_of_text
 from leasehold.surfaces.dashboard.timeline import timeline
 
@@ -81,15 +81,15 @@ class Button:
 
     @property
     def name(self) -> str:
-        """The verb's name in the audit, without `job.`."""
-        return self.verb.name.removeprefix("job.")
+        return self.verb.word
 
     @property
     def look(self) -> str:
         return "danger" if self.verb.destructive else ""
 
-    def takes(self, argument: str) -> bool:
-        return any(one.name == argument for one in self.verb.params)
+    @property
+    def inputs(self) -> list[dict[str, Any]]:
+        return inputs_of(self.verb)
 
 
 def _resumable(job: Job) -> bool:
@@ -220,16 +220,10 @@ def _server(page_request: PageRequest) -> str:
 
 def _act(button: Button, page_request: PageRequest, form: Form) -> Done:
     job = page_request.caller.job(form.text("id"))
-    given: dict[str, Any] = {"actor": page_request.caller.actor}
-    if button.takes("reason"):
-        given["reason"] = form.maybe("reason")
-    if button.takes("fresh"):
-        given["fresh"] = form.has("fresh")
+    given = arguments_in(button.verb, form, page_request.operations.now)
+    if button.name == "resume":
         given["args"] = _new_arguments(job, form)
-    if button.takes("until"):
-        now = page_request.operations.now()
-        given["until"] = instant_of(form.text("until").strip(), "until", now, ahead=True)
-    after = page_request.operations.call(button.verb, job.id, **given)
+    after = page_request.operations.call(button.verb, job.id, **given, actor=page_request.caller.actor)
     if button.name == "retry":
         return Done("Created a new job. This is it.", page_request.job(after.id))
     return Done(_notice(button.name, after))

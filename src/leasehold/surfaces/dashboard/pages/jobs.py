@@ -6,19 +6,22 @@ The address holds the whole state of the page.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from leasehold.domain.bulk import BULK_STATES
+from pydantic import AwareDatetime
+
 from leasehold.domain.checks.times import seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
 from leasehold.domain.records import Filter
 from leasehold.domain.search import Search, SearchPage
 from leasehold.domain.states import State, checked_states
+from leasehold.operations.bulk import bulk_verbs
+from leasehold.operations.verb import Param, Verb
 from leasehold.surfaces.dashboard.page import DashboardPage
-from leasehold.surfaces.dashboard.page_request import PageRequest
+from leasehold.surfaces.dashboard.page_request import Form, PageRequest
 
 # -- filters -----------------------------------------------------------------------------------------------------------
 
@@ -84,6 +87,39 @@ def instant_of(text: str | None, field: str, now: datetime, *, ahead: bool = Fal
     return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
 
 
+# -- arguments of a verb -----------------------------------------------------------------------------------------------
+
+
+def inputs_of(verb: Verb[..., Any]) -> list[dict[str, Any]]:
+    """The fields of a form for the arguments of a verb, but for hidden arguments."""
+    return [
+        {"name": one.name, "help": _help(one), "is_checkbox": one.kind is bool, "required": one.required}
+        for one in verb.bulk_body
+    ]
+
+
+def _help(one: Param) -> str:
+    text = (one.info and one.info.description) or ""
+    return f"{text} Write 2h (from now), or 2026-11-19 09:00 (UTC)." if one.kind is AwareDatetime else text
+
+
+def arguments_in(verb: Verb[..., Any], form: Form, now: Callable[[], datetime]) -> dict[str, Any]:
+    """The arguments that were typed into these fields. Raises InvalidInput."""
+    found = {one.name: _typed(one, form, now) for one in verb.bulk_body}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _typed(one: Param, form: Form, now: Callable[[], datetime]) -> Any:
+    if one.kind is bool:
+        return form.has(one.name) or None
+    text = form.text(one.name).strip() if one.required else form.maybe(one.name)
+    if one.kind is AwareDatetime:
+        return instant_of(text, one.name, now(), ahead=True)
+    if one.kind is str or not text:
+        return text
+    return form.whole(one.name) if one.kind is int else form.json(one.name)
+
+
 # -- jobs --------------------------------------------------------------------------------------------------------------
 
 ROWS = 50
@@ -117,7 +153,7 @@ def read(page_request: PageRequest) -> dict[str, Any]:
         "states": [state.value for state in State],
         "queues": sorted({card.queue for card in cards}),
         "tasks": sorted({card.task for card in cards}),
-        "bulk_verbs": [verb for verb in BULK_STATES if verb != "interrupt"],
+        "bulk_verbs": [verb for verb in bulk_verbs().values() if verb.word != "interrupt"],
     }
 
 

@@ -139,7 +139,7 @@ def _resume(page_request: PageRequest, form: Form) -> Done:
 def _run(page_request: PageRequest, form: Form) -> Done:
     page_request.caller.check_all_queues()
     name = form.text("name")
-    job = page_request.caller.view.schedules.run(name, actor=page_request.caller.actor)
+    job = page_request.caller.view.__internals__.run_schedule(name, page_request.caller.actor)
     return Done(f"Created job {job.id}. The schedule itself is unchanged.")
 
 
