@@ -28,7 +28,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -41,6 +40,7 @@ from typing import Literal, Self
 from urllib.parse import quote
 
 from tests import debian
+from tests.ports import claim_port
 
 Mode = Literal["fast", "immediate"]
 
@@ -142,7 +142,7 @@ class PostgresServer:
             self._launch()
             return self
         for attempts_left in (4, 3, 2, 1, 0):
-            self.port = _free_port()
+            self.port = claim_port()
             try:
                 self._launch()
             except ServerError:
@@ -444,12 +444,6 @@ def _package_folders(package: str) -> list[Path]:
 def _environment() -> dict[str, str]:
     # The caller's PGPORT, PGDATA, LC_ALL and the like must not reach the server.
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _link_or_copy(source: str, target: str) -> None:
