@@ -14,8 +14,8 @@ Nothing may be left behind, however the tests end:
 - if the test process dies without a chance to clean up (killed, or ended by a test timeout), a small shell process
   that holds the other end of a pipe notices, stops the servers and removes the folder.
 
-PostgreSQL refuses to run as root. Under root, as in many containers, the server runs as `ignore`; and because
-`ignore` may not be able to reach into the virtual environment, the binaries are then linked (or copied) into the
+PostgreSQL refuses to run as root. Under root, as in many containers, the server runs as `nobody`; and because
+`nobody` may not be able to reach into the virtual environment, the binaries are then linked (or copied) into the
 temporary folder first.
 """
 
@@ -335,8 +335,8 @@ class _Home:
         self._lock = threading.RLock()
         parent = tempfile.gettempdir()
         if os.geteuid() == 0:
-            ignore = pwd.getpwnam("nobody")
-            self.identity = {"user": ignore.pw_uid, "group": ignore.pw_gid, "extra_groups": []}
+            nobody = pwd.getpwnam("nobody")
+            self.identity = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
             parent = "/tmp"  # everyone can reach it, which is not sure of root's own TMPDIR
         elif len(parent) > 60:
             parent = "/tmp"  # the path of a Unix socket has room for about 100 bytes

@@ -24,7 +24,7 @@ def ensure_pgbouncer() -> str | None:
 
 
 class PgBouncer:
-    """It refuses to run as root, so there it runs as `ignore`."""
+    """It refuses to run as root, so there it runs as `nobody`."""
 
     def __init__(self, server: PostgresServer, database: str, pool_size: int = 8) -> None:
         program = find("pgbouncer")

@@ -64,9 +64,9 @@ def check(connection: psycopg.Connection[Any], label: str) -> None:
     if connection.info.server_version < OLDEST_SERVER:
         raise DatabaseTooOld("PostgreSQL", str(connection.info.server_version // 10000), "15")
     names = ["server_encoding", *_SESSION]
-    requested = "SELECT " + ", ".join(f"current_setting('{name}')" for name in names)
+    query = "SELECT " + ", ".join(f"current_setting('{name}')" for name in names)
     with connection.cursor() as cursor:
-        row = cursor.execute(requested.encode()).fetchone() or ()
+        row = cursor.execute(query.encode()).fetchone() or ()
     found = dict(zip(names, row, strict=True))
     encoding = found.pop("server_encoding")
     if encoding != "UTF8":

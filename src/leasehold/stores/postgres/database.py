@@ -375,10 +375,8 @@ class PostgresDatabase:
         return int(session.tuples("schema_version")[0][0])
 
     def has_schema(self) -> bool:
-        requested = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
-        return bool(
-            self.read(lambda session: session.connection.execute(requested, [self.schema]).fetchone())
-        )
+        query = "SELECT 1 FROM pg_namespace WHERE nspname = %s"
+        return bool(self.read(lambda session: session.connection.execute(query, [self.schema]).fetchone()))
 
     def drop_schema(self, session: PostgresSession) -> None:
         self.script("DROP SCHEMA IF EXISTS leasehold CASCADE;", session)

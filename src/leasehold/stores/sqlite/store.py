@@ -326,7 +326,7 @@ def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:
         if due_at is not None
     ]
     # Only a job that has run before can have a question.
-    requested = [tie["job_id"] for tie in ties if tie["job"] in ran_before]
+    may_ask = [tie["job_id"] for tie in ties if tie["job"] in ran_before]
     for statement, records in (
         ("drop_lease_slots", limited),
         ("drop_lane_holds", lanes),
@@ -335,8 +335,8 @@ def _untie(session: Session, jobs: Sequence[int], ran_before: set[int]) -> bool:
     ):
         if records:
             session.run(statement, rows=Records([_plain(record) for record in records]))
-    if requested:
-        session.run("close_questions", ids=requested)
+    if may_ask:
+        session.run("close_questions", ids=may_ask)
     if lanes:
         session.run("file_next_tickets", lanes=sorted({tie["lane"] for tie in lanes}))
     groups = Counter(tie["group_name"] for tie in ties if tie["group_name"] is not None)

@@ -91,5 +91,5 @@ def _probe(session: Session, place: Place, statement: str, anchors: Sequence[Row
 def find_progress(session: Session, jobs: Iterable[Job]) -> set[int]:
     """The numbers of the jobs that have stored a step or a checkpoint since their last crash. Only jobs that
     crashed before are looked up: a first crash counts as one, whatever was stored."""
-    requested = sorted(job.seq for job in jobs if job.crashes > 0)
-    return {row[0] for row in session.tuples("find_progress", seqs=requested)} if requested else set()
+    crashed = sorted(job.seq for job in jobs if job.crashes > 0)
+    return {row[0] for row in session.tuples("find_progress", seqs=crashed)} if crashed else set()
