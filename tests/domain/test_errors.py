@@ -12,9 +12,15 @@ from typing import Any
 
 import pytest
 
-from leasehold.domain.capacity import Holder
-from leasehold.domain.errors import AtCapacity, InvalidArguments, LeaseholdError, LeaseLost, WaitTimedOut
-from leasehold.domain.outcome import QuestionAsked
+from leasehold.domain.errors import (
+    AtCapacity,
+    Holder,
+    InvalidArguments,
+    LeaseholdError,
+    LeaseLost,
+    WaitTimedOut,
+)
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.signals import Fail, Park, Signal, StopRequested
 from leasehold.runners.contract import Phase, State
 

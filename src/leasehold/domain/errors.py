@@ -52,10 +52,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
-if TYPE_CHECKING:
-    from leasehold.domain.capacity import Holder
+from leasehold.domain.frozen import frozen
 
 # -- pickling ----------------------------------------------------------------------------------------------------------
 
@@ -353,6 +353,16 @@ class PartlyStored(LeaseholdError):
             f"the first {stored:,} jobs are stored, the next ones are not: {cause}; "
             f"fix that, and enqueue the rest, from number {stored:,} on"
         )
+
+
+@frozen
+class Holder:
+    """An attempt that takes one place. Without worker and lease end it is an orphan: its execution may still run."""
+
+    job_id: str
+    worker: str | None
+    since: datetime | None
+    lease_until: datetime | None
 
 
 class AtCapacity(LeaseholdError):

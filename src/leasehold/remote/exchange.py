@@ -19,13 +19,13 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
-from leasehold.domain.capacity import Holder
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.checks.times import Duration, checked_instant, seconds
 from leasehold.domain.errors import (
     AtCapacity,
     DuplicateJob,
     GroupOnHold,
+    Holder,
     IdempotencyKeyReused,
     InvalidAnswer,
     InvalidArguments,

@@ -26,8 +26,8 @@ from leasehold.domain.stop import StopReport, StopRequest
 from leasehold.domain.stream import Update
 from leasehold.operations import jobs, questions, queues
 from leasehold.operations.json_records import as_models, json_type, model
+from leasehold.operations.stream import ENDED_STATES, Watch
 from leasehold.operations.verb import VERBS
-from leasehold.operations.watch import ENDED_STATES, Watch
 from leasehold.surfaces.guard import Caller, CallRequest, Denied, enqueue_for, enqueue_once_for, tasks_for
 from leasehold.surfaces.http import requests, responses
 from leasehold.surfaces.http.requests import ID_IN_PATH, NAME_IN_PATH, add_location

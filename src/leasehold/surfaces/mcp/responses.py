@@ -14,11 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from leasehold.domain.groups import GroupState
 from leasehold.domain.job import Job as StoredJob
-from leasehold.domain.job import Question as JobQuestion
+from leasehold.domain.questions import Question as JobQuestion
 from leasehold.domain.records import Cause
 from leasehold.domain.states import State
 from leasehold.operations import jobs, questions
-from leasehold.operations.watch import ENDED_STATES
+from leasehold.operations.stream import ENDED_STATES
 from leasehold.surfaces.guard import Caller
 from leasehold.threads import to_thread
 

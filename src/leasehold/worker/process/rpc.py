@@ -22,8 +22,8 @@ from pydantic import TypeAdapter
 from leasehold.domain import errors, signals
 from leasehold.domain.budgets import BudgetLine, Spend, Spending
 from leasehold.domain.errors import InvalidInput, LeaseLost, Portable, StoreError, rebuilt
-from leasehold.domain.job import Question
 from leasehold.domain.limits import DefaultLimit
+from leasehold.domain.questions import Question
 from leasehold.domain.records import ParentResult, Relative
 from leasehold.domain.signals import StopRequested
 from leasehold.domain.stream import LOG
