@@ -528,6 +528,15 @@ class DriverMissing(StoreError):
         super().__init__(f"{driver} is not installed; run: pip install 'leasehold[{extra}]'")
 
 
+def need_extra(extra: str, *packages: str) -> None:
+    """Raise DriverMissing unless these packages of the extra are installed. None of them is imported."""
+    from importlib.util import find_spec
+
+    for package in packages:
+        if find_spec(package) is None:
+            raise DriverMissing(package, extra)
+
+
 class DatabaseTooOld(StoreError):
     """The database, or the SQLite library, is older than Leasehold supports.
 
