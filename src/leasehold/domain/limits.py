@@ -22,7 +22,6 @@ from leasehold.domain.checks.times import Duration, checked_instant, seconds
 from leasehold.domain.errors import Holder, InvalidInput
 from leasehold.domain.frozen import frozen
 
-LONGEST_NAME = 200
 MOST_UNITS = 1_000_000
 LONGEST_BURST = 100 * 365 * 86_400.0
 """Most seconds that a burst may stand for: both databases must be able to store the time of the next start."""

@@ -6,7 +6,6 @@ Surfaces derive routes, commands and help from verbs.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -186,9 +185,6 @@ class Verb(Generic[P, R]):
     def body(self) -> tuple[Param, ...]:
         """The other parameters that a caller sends."""
         return tuple(one for one in self.params if one is not self.target and not one.internal)
-
-    def path_for(self, target: str) -> str:
-        return re.sub(r"\{[^}]*\}", lambda _: target, self.path)
 
     def checked(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return the arguments by name, each checked by itself."""
