@@ -17,6 +17,8 @@ import pytest
 
 FAULTS = Path(__file__).parent / "faults"
 EXAMPLES = Path(__file__).parents[1] / "examples"
+SETTINGS = ("CI", "LEASEHOLD_TEST_PG")
+"""Environment variables that decide what the tests run on, and what counts as a failure."""
 
 
 # --- Lanes and order ------------------------------------------------------------------------------------------------
@@ -106,29 +108,31 @@ def pytest_configure(config: pytest.Config) -> None:
     # In a worker of pytest-xdist the reports go to the main process, which alone keeps the count.
     if hasattr(config, "workerinput"):
         return
-    config.pluginmanager.register(Repeat(), "leasehold-repeat")
-    if os.environ.get("CI") == "true":
+    skips_fail = os.environ.get("CI") == "true"
+    config.pluginmanager.register(Repeat(skips_fail), "leasehold-repeat")
+    if skips_fail:
         config.pluginmanager.register(NoSkips(), "leasehold-no-skips")
 
 
 class Repeat:
-    """Prints the one command that repeats what has failed."""
+    """Prints the one command that repeats what has failed, and with `skips_fail` what was skipped."""
 
     MOST = 20
     """With more tests than that, the command names their files."""
 
-    def __init__(self) -> None:
+    def __init__(self, skips_fail: bool = False) -> None:
+        self._skips_fail = skips_fail
         self._failed: dict[str, None] = {}
         self._soaks = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed:
+        if report.failed or (self._skips_fail and _is_skip(report)):
             # pytest-xdist writes the group of a test behind its name.
             self._failed[re.sub(r"@[\w -]+$", "", report.nodeid)] = None
             self._soaks |= "soak" in report.keywords
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.failed:
+        if report.failed or (self._skips_fail and _is_skip(report)):
             self._failed[report.nodeid] = None
 
     @pytest.hookimpl(trylast=True)
@@ -142,10 +146,10 @@ class Repeat:
         if len(names) > self.MOST:
             names = list(dict.fromkeys(name.partition("::")[0] for name in names))
         python = os.path.relpath(sys.executable)
+        python = python if not python.startswith("..") else sys.executable
+        settings = [f"{name}={os.environ[name]}" for name in SETTINGS if name in os.environ]
         lane = ["-m", ""] if self._soaks else []  # without it, pytest leaves out what soaks
-        return shlex.join(
-            [python if not python.startswith("..") else sys.executable, "-m", "pytest", *lane, *names]
-        )
+        return shlex.join([*settings, python, "-m", "pytest", *lane, *names])
 
 
 class NoSkips:
@@ -159,11 +163,11 @@ class NoSkips:
         self.skipped: dict[str, str] = {}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.skipped and not hasattr(report, "wasxfail"):
+        if _is_skip(report):
             self._note(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        if report.skipped:
+        if _is_skip(report):
             self._note(report)
 
     @pytest.hookimpl(tryfirst=True)
@@ -180,3 +184,8 @@ class NoSkips:
     def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
         location = report.longrepr
         self.skipped[report.nodeid] = str(location[2] if isinstance(location, tuple) else location)
+
+
+def _is_skip(report: pytest.TestReport | pytest.CollectReport) -> bool:
+    """An expected failure is reported as skipped, too."""
+    return report.skipped and not hasattr(report, "wasxfail")

@@ -14,8 +14,8 @@ Nothing may be left behind, however the tests end:
 - if the test process dies without a chance to clean up (killed, or ended by a test timeout), a small shell process
   that holds the other end of a pipe notices, stops the servers and removes the folder.
 
-PostgreSQL refuses to run as root. Under root, as in many containers, the server runs as `ignore`; and because
-`ignore` may not be able to reach into the virtual environment, the binaries are then linked (or copied) into the
+PostgreSQL refuses to run as root. Under root, as in many containers, the server runs as `nobody`; and because
+`nobody` may not be able to reach into the virtual environment, the binaries are then linked (or copied) into the
 temporary folder first.
 """
 
@@ -28,7 +28,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -41,6 +40,7 @@ from typing import Literal, Self
 from urllib.parse import quote
 
 from tests import debian
+from tests.ports import claim_port
 
 Mode = Literal["fast", "immediate"]
 
@@ -142,7 +142,7 @@ class PostgresServer:
             self._launch()
             return self
         for attempts_left in (4, 3, 2, 1, 0):
-            self.port = _free_port()
+            self.port = claim_port()
             try:
                 self._launch()
             except ServerError:
@@ -335,8 +335,8 @@ class _Home:
         self._lock = threading.RLock()
         parent = tempfile.gettempdir()
         if os.geteuid() == 0:
-            ignore = pwd.getpwnam("nobody")
-            self.identity = {"user": ignore.pw_uid, "group": ignore.pw_gid, "extra_groups": []}
+            nobody = pwd.getpwnam("nobody")
+            self.identity = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
             parent = "/tmp"  # everyone can reach it, which is not sure of root's own TMPDIR
         elif len(parent) > 60:
             parent = "/tmp"  # the path of a Unix socket has room for about 100 bytes
@@ -444,12 +444,6 @@ def _package_folders(package: str) -> list[Path]:
 def _environment() -> dict[str, str]:
     # The caller's PGPORT, PGDATA, LC_ALL and the like must not reach the server.
     return {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "TZ": "UTC"}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _link_or_copy(source: str, target: str) -> None:

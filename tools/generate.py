@@ -103,14 +103,14 @@ def transitions() -> str:
     events = list(Trigger)
     lines = ["| state | kind | " + " | ".join(event.value for event in events) + " |"]
     lines.append("|" + "---|" * (len(events) + 2))
-    tasks = [(LIVE, "live"), (HALTED, "halted"), (FINAL, "final")]
+    kinds = [(LIVE, "live"), (HALTED, "halted"), (FINAL, "final")]
     for state in State:
-        task = next(name for states, name in tasks if state in states)
+        kind = next(name for states, name in kinds if state in states)
         cells = []
         for event in events:
             targets = TRANSITIONS.get((state, event), frozenset())
             cells.append(", ".join(s.value for s in State if s in targets))
-        lines.append(f"| **{state.value}** | {task} | " + " | ".join(cells) + " |")
+        lines.append(f"| **{state.value}** | {kind} | " + " | ".join(cells) + " |")
     return "\n".join([*lines, ""])
 
 

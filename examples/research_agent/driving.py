@@ -21,6 +21,8 @@ import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.ports import claim_port
+
 ROOT = Path(__file__).parents[2]
 PATIENCE = 150.0
 
@@ -65,9 +67,7 @@ class ServerProcess:
     """The MCP server over HTTP. It can be killed and started again, on the same port and the same database."""
 
     def __init__(self, database_url: str, web: str, **environment: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        self._port = claim_port()
         self.url = f"http://127.0.0.1:{self._port}/mcp"
         self.environment = {
             **os.environ,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +14,8 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
+
+from tests.ports import claim_port
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 90.0
@@ -40,9 +41,7 @@ class Fleet:
             **os.environ, "LEASEHOLD_URL": url, "LEASEHOLD_EXECUTIONS": str(folder / "runs"), **environment,
         }  # fmt: skip
         self.processes: list[subprocess.Popen[bytes]] = []
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self.port = claim_port()
 
     def __enter__(self) -> Fleet:
         """The tables, unless somebody has made them before."""

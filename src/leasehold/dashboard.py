@@ -5,18 +5,10 @@ leasehold serve mymodule:app                                         # at /dashb
 mine.mount("/ops", create_dashboard(app, hosts=["ops.example.org"]))  # inside your own ASGI app
 """
 
-try:
-    import jinja2 as _jinja2
-    import starlette as _starlette
-except ModuleNotFoundError as _error:  # pragma: no cover
-    if _error.name not in ("jinja2", "starlette"):
-        raise
-    from leasehold.domain.errors import DriverMissing as _DriverMissing
+from leasehold.domain.errors import need_extra as _need_extra
 
-    raise _DriverMissing(_error.name, "server") from None
-else:
-    del _jinja2, _starlette
+_need_extra("server", "jinja2", "starlette")
 
-from leasehold.surfaces.dashboard.mount import create_dashboard
+from leasehold.surfaces.dashboard.mount import create_dashboard  # noqa: E402 - needs the extra
 
 __all__ = ["create_dashboard"]

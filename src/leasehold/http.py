@@ -4,17 +4,10 @@ api = create_app(app)                                       # for any ASGI serve
 mine.include_router(router(app, hosts=["api.example.org"])) # inside your own FastAPI app
 """
 
-try:
-    import fastapi as _fastapi
-except ModuleNotFoundError as _error:  # pragma: no cover
-    if _error.name != "fastapi":
-        raise
-    from leasehold.domain.errors import DriverMissing as _DriverMissing
+from leasehold.domain.errors import need_extra as _need_extra
 
-    raise _DriverMissing("fastapi", "server") from None
-else:
-    del _fastapi
+_need_extra("server", "fastapi")
 
-from leasehold.surfaces.http.api import create_app, router
+from leasehold.surfaces.http.api import create_app, router  # noqa: E402 - needs the extra
 
 __all__ = ["create_app", "router"]

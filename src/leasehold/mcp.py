@@ -7,17 +7,10 @@ api = FastAPI(lifespan=lambda _: mcp.running())             # it answers inside 
 api.mount("/mcp", mcp)
 """
 
-try:
-    import mcp as _mcp
-except ModuleNotFoundError as _error:  # pragma: no cover
-    if _error.name != "mcp":
-        raise
-    from leasehold.domain.errors import DriverMissing as _DriverMissing
+from leasehold.domain.errors import need_extra as _need_extra
 
-    raise _DriverMissing("mcp", "mcp") from None
-else:
-    del _mcp
+_need_extra("mcp", "mcp")
 
-from leasehold.surfaces.mcp.server import McpApp
+from leasehold.surfaces.mcp.server import McpApp  # noqa: E402 - needs the extra
 
 __all__ = ["McpApp"]

@@ -11,10 +11,10 @@ from leasehold.client.tenants import Tenants
 from leasehold.domain.audit import AuditPage, AuditRow
 from leasehold.domain.budgets import BudgetLine, BudgetOwner, BudgetPage, BudgetRow, Spending
 from leasehold.domain.bulk import BulkOptions, BulkRefusal, BulkReport
-from leasehold.domain.capacity import RunningJob
 from leasehold.domain.checks.numbers import Priority
 from leasehold.domain.checks.texts import Names
 from leasehold.domain.checks.times import Duration
+from leasehold.domain.errors import RunningJob
 from leasehold.domain.groups import (
     GroupAttempt,
     GroupError,
@@ -26,10 +26,10 @@ from leasehold.domain.groups import (
     GroupSummary,
 )
 from leasehold.domain.hooks import Notification
-from leasehold.domain.job import Question
 from leasehold.domain.limits import PauseOptions, Rate, Slot
 from leasehold.domain.metrics import Histogram, LeaseAge, Metrics, ReadyAge, Rollup, SlotUse
 from leasehold.domain.mirror import Mirror, MirrorOptions, MirrorRow
+from leasehold.domain.questions import OpenQuestion, Question
 from leasehold.domain.records import (
     AttemptRecord,
     Criteria,
@@ -41,7 +41,6 @@ from leasehold.domain.records import (
     LeasePage,
     LeaseRow,
     NotRun,
-    OpenQuestion,
     Page,
     PauseRecord,
     QueueCount,

@@ -70,6 +70,20 @@ def test_one_command_repeats_what_has_failed_and_nothing_else(tmp_path: Path):
     assert "passed" not in again.stdout
 
 
+def test_the_command_repeats_what_was_skipped_and_has_the_settings_of_the_run(tmp_path: Path):
+    sources = [FAILS, *SKIPS.values(), *NO_SKIPS.values()]
+    done = run_session(tmp_path, sources, ci="true", arguments=["-n", "1"], LEASEHOLD_TEST_PG="16")
+    command = shlex.split(done.stdout.partition("once more, only what has failed")[2].splitlines()[1])
+    assert command[:2] == ["CI=true", "LEASEHOLD_TEST_PG=16"]
+    assert command[3:5] == ["-m", "pytest"]
+    assert sorted(command[5:]) == [
+        "test_sample0.py::test_fails[it's so]",
+        "test_sample1.py::test_skips",
+        "test_sample2.py::test_skips",
+        "test_sample3.py",
+    ]
+
+
 def test_of_very_many_the_files_are_named():
     repeat = Repeat()
     for number in range(Repeat.MOST + 1):
@@ -91,10 +105,14 @@ def test_a_test_for_one_store_leaves_the_other_to_the_long_runs(tmp_path: Path):
     assert "1 deselected" in done.stdout
 
 
-def run_session(folder: Path, sources: list[str], *, ci: str | None, arguments: list[str] | None = None):
+def run_session(
+    folder: Path, sources: list[str], *, ci: str | None, arguments: list[str] | None = None, **settings: str
+):
     for number, source in enumerate(sources):
         (folder / f"test_sample{number}.py").write_text(source)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("CI", "PYTEST"))}
+    inherited = ("CI", "PYTEST", "LEASEHOLD_TEST")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(inherited)}
+    environment |= settings
     if ci is not None:
         environment["CI"] = ci
     return subprocess.run(

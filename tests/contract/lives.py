@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from leasehold.domain.job import Grant, Job, Sighting
-from leasehold.domain.outcome import DeadlinePassed, Failure, Outcome, QuestionAsked, Stopped, Success
+from leasehold.domain.outcome import DeadlinePassed, Failure, Outcome, Stopped, Success
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import State
 from leasehold.stores.results import ClaimDenied, Ending
 from leasehold.stores.store import JobStore

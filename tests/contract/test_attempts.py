@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 
 from leasehold.domain.job import Grant
-from leasehold.domain.outcome import Failure, HandedBack, QuestionAsked, Snoozed, Stopped, Success
+from leasehold.domain.outcome import Failure, HandedBack, Snoozed, Stopped, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import State
 from tests.backends import put
 from tests.contract.lives import OWNER, SITE, claim_one, end, lose, run, run_external

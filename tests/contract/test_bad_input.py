@@ -17,12 +17,12 @@ from leasehold.domain.outcome import (
     Failure,
     HandedBack,
     Outcome,
-    QuestionAsked,
     Snoozed,
     Stopped,
     Success,
 )
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.records import Filter
 from leasehold.domain.states import State
 from leasehold.stores.open import open_store

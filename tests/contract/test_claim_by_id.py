@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from leasehold.domain.outcome import HandedBack, QuestionAsked, Success
+from leasehold.domain.outcome import HandedBack, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import Flag, State
 from tests.backends import new_id, put
 from tests.contract.lives import (

@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from leasehold.domain.job import Enqueued
-from leasehold.domain.outcome import Failure, QuestionAsked, Snoozed, Success
+from leasehold.domain.outcome import Failure, Snoozed, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import State
 from tests.backends import new_job, put
 from tests.contract.lives import claim_one, claim_until_found, end, in_state, is_fenced, run

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from leasehold.domain.outcome import Failure, QuestionAsked, Success
+from leasehold.domain.outcome import Failure, Success
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import LIVE, State
 from leasehold.stores.store import JobStore
 from leasehold.stores.verbs import groups

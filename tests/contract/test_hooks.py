@@ -10,16 +10,9 @@ import pytest
 from leasehold.domain.budgets import Spend
 from leasehold.domain.hooks import EVENTS, HookDelivery, Listener, PendingNotification
 from leasehold.domain.job import PLAIN, TIED
-from leasehold.domain.outcome import (
-    Breached,
-    DeadlinePassed,
-    Failure,
-    QuestionAsked,
-    Snoozed,
-    Stopped,
-    Success,
-)
+from leasehold.domain.outcome import Breached, DeadlinePassed, Failure, Snoozed, Stopped, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopScope
 from leasehold.stores.results import Ending

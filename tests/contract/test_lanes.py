@@ -18,12 +18,12 @@ from leasehold.domain.outcome import (
     Failure,
     HandedBack,
     Outcome,
-    QuestionAsked,
     Snoozed,
     Stopped,
     Success,
 )
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import FINAL, State
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore

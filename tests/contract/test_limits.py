@@ -13,7 +13,8 @@ import pytest
 from leasehold.domain.errors import InvalidInput, LeaseLost
 from leasehold.domain.job import Grant
 from leasehold.domain.limits import DefaultLimit
-from leasehold.domain.outcome import Detached, Failure, HandedBack, QuestionAsked, Snoozed, Stopped, Success
+from leasehold.domain.outcome import Detached, Failure, HandedBack, Snoozed, Stopped, Success
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import State
 from leasehold.stores.results import Ending
 from tests.backends import new_job, put

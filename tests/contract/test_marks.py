@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from leasehold.domain.outcome import Failure, QuestionAsked, Success
+from leasehold.domain.outcome import Failure, Success
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock

@@ -12,8 +12,9 @@ import pytest
 
 from leasehold.domain.errors import DatabaseUnreachable
 from leasehold.domain.metrics import BOUNDS, MOST_PAIRS, OTHER, SPARE, Histogram, Rollup
-from leasehold.domain.outcome import Failure, QuestionAsked, Success
+from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from tests.backends import new_job, put

@@ -9,8 +9,9 @@ import pytest
 
 from leasehold.domain.errors import DuplicateJob, InvalidState
 from leasehold.domain.job import Grant
-from leasehold.domain.outcome import Failure, QuestionAsked, Stopped, Success
+from leasehold.domain.outcome import Failure, Stopped, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.records import Filter
 from leasehold.domain.states import Flag, State
 from tests.backends import new_id, new_job, put

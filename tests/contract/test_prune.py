@@ -7,8 +7,9 @@ import pytest
 from leasehold.domain.budgets import Spend
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.job import Job
-from leasehold.domain.outcome import Failure, QuestionAsked, Success
+from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.records import Filter
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopScope

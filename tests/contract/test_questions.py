@@ -7,7 +7,8 @@ import json
 import pytest
 
 from leasehold.domain.errors import InvalidAnswer, InvalidState
-from leasehold.domain.outcome import Failure, QuestionAsked, Success
+from leasehold.domain.outcome import Failure, Success
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import State
 from tests.backends import put
 from tests.contract.lives import claim_one, claim_until_found, end, run

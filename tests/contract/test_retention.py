@@ -10,8 +10,8 @@ import pytest
 from leasehold.domain.budgets import Spend
 from leasehold.domain.errors import DuplicateJob, InvalidInput
 from leasehold.domain.outcome import Failure, Success
-from leasehold.domain.retention import ENDED, Retention, retention_by_state
-from leasehold.domain.states import State
+from leasehold.domain.retention import Retention, retention_by_state
+from leasehold.domain.states import ENDED, State
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from tests.backends import put

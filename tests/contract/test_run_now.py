@@ -9,8 +9,9 @@ import pytest
 
 from leasehold.domain.errors import DuplicateJob, InvalidState
 from leasehold.domain.job import Enqueued, Grant
-from leasehold.domain.outcome import HandedBack, QuestionAsked, Snoozed, Stopped, Success
+from leasehold.domain.outcome import HandedBack, Snoozed, Stopped, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import State
 from leasehold.stores.results import Full
 from tests.backends import new_job, put

@@ -11,7 +11,8 @@ import pytest
 from leasehold.domain.errors import GroupOnHold, InvalidInput
 from leasehold.domain.groups import GroupStop
 from leasehold.domain.job import Job
-from leasehold.domain.outcome import Failure, QuestionAsked, Stopped, Success
+from leasehold.domain.outcome import Failure, Stopped, Success
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopReport, StopRequest, StopScope
 from leasehold.operations import stop as engine

@@ -9,17 +9,9 @@ import pytest
 
 from leasehold.domain.errors import InvalidState
 from leasehold.domain.job import Grant, Job, Sighting
-from leasehold.domain.outcome import (
-    AttemptTimedOut,
-    Detached,
-    Failure,
-    Outcome,
-    QuestionAsked,
-    Snoozed,
-    Stopped,
-    Success,
-)
+from leasehold.domain.outcome import AttemptTimedOut, Detached, Failure, Outcome, Snoozed, Stopped, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import TRANSITIONS, State, Trigger
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from pathlib import Path
 
 import pytest
@@ -103,17 +102,14 @@ def test_dev_makes_the_app_again_on_the_same_database(project, backend: Backend,
     """Its server and worker are a process of their own. Here the environment alone says where the jobs are."""
     (project.folder / "plain.py").write_text(PLAIN)
     project.environment |= {"LEASEHOLD_URL": backend.url, "LEASEHOLD_SCHEMA": backend.schema}
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
 
     @app.task(name="name")
     def name() -> str: ...
 
     job = name.enqueue()
-    with project.stays("-m", "flask", "--app", "plain", "leasehold", "dev", "--no-reload", "--port", port):
+    with project.stays("-m", "flask", "--app", "plain", "leasehold", "dev", "--no-reload", "--port", "0"):
         assert job.result(timeout=PATIENCE) == "plain"
-    with project.stays("-m", "flask", "--app", "plain", "leasehold", "dev", "--port", port):
+    with project.stays("-m", "flask", "--app", "plain", "leasehold", "dev", "--port", "0"):
         assert name.enqueue().result(timeout=PATIENCE) == "plain"
 
 

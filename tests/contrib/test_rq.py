@@ -25,7 +25,7 @@ from leasehold import Context, Leasehold, Retry, State
 from leasehold.contrib.rq import Delivery
 from leasehold.errors import InvalidInput
 from leasehold.types import NotRun, RunResult
-from tests.faults.test_forking_servers import free_port
+from tests.ports import claim_port
 from tests.workers import wait_for
 
 PATIENCE = 60.0
@@ -55,7 +55,7 @@ def answers(client: redis.Redis) -> bool:
 
 @pytest.fixture(scope="module")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with valkey(tmp_path_factory.mktemp("valkey"), free_port()) as url:
+    with valkey(tmp_path_factory.mktemp("valkey"), claim_port()) as url:
         yield url
 
 
@@ -281,7 +281,7 @@ def test_what_is_resumed_by_hand_is_published(app, delivery, queue):
 # -- Redis is away -----------------------------------------------------------------------------------------------------
 def test_without_redis_nothing_is_lost_and_the_poll_makes_up_for_it(app, work, tmp_path, caplog):
     caplog.set_level(logging.WARNING, "leasehold.contrib.rq")
-    port = free_port()
+    port = claim_port()
     delivery = Delivery(app, FUNCTION, queue="q", connection=f"redis://127.0.0.1:{port}")
     job = work.enqueue()
     assert delivery.publish(job) is False

@@ -11,7 +11,7 @@ import pytest
 
 from tests.contrib.test_rq import valkey
 from tests.docs.pages import blocks, write_files
-from tests.faults.test_forking_servers import free_port
+from tests.ports import claim_port
 
 
 @pytest.mark.slow
@@ -21,7 +21,7 @@ def test_the_page_prints_what_it_says(tmp_path: Path) -> None:
     program, worker, *reported = console.splitlines()
     assert program == "$ python runs.py"
     assert worker.startswith("$ rq worker ")
-    with valkey(tmp_path, free_port()) as url:
+    with valkey(tmp_path, claim_port()) as url:
         environment = {key: value for key, value in os.environ.items() if not key.startswith("LEASEHOLD_")}
         environment["REDIS_URL"] = url
         printed = ""

@@ -16,7 +16,6 @@ import inspect
 import io
 import json
 import os
-import random
 import re
 import signal
 import socket
@@ -32,6 +31,7 @@ from typing import Any
 
 from tests import launcher
 from tests.docs.pages import Block, PageError, read_page
+from tests.ports import claim_port
 
 COMMAND_ENDS = 120.0
 """Seconds for one command. Only a walk that fails waits that long."""
@@ -111,7 +111,9 @@ class Walk:
         return SHOWN_PORT.sub(lambda shown: self._port(shown[0]), text)
 
     def _port(self, shown: str) -> str:
-        return self._ports.setdefault(shown, free_port())
+        if shown not in self._ports:
+            self._ports[shown] = free_port()
+        return self._ports[shown]
 
     def _python(self, code: str) -> None:
         if found := FILE.match(code):
@@ -225,12 +227,8 @@ def check_output(lines: list[str], printed: str, *, whole: bool = False) -> None
 
 
 def free_port() -> str:
-    """Of four digits, as the pages show: a table keeps its widths, and the system gives these to no other program."""
-    while True:
-        port = random.randrange(2000, 9999)
-        with socket.socket() as probe, contextlib.suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return str(port)
+    """Of four digits, as the pages show: a table keeps its widths."""
+    return str(claim_port(2000, 9999))
 
 
 def is_taken(port: str) -> bool:

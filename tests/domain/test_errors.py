@@ -12,9 +12,17 @@ from typing import Any
 
 import pytest
 
-from leasehold.domain.capacity import RunningJob
-from leasehold.domain.errors import AtCapacity, InvalidArguments, LeaseholdError, LeaseLost, WaitTimedOut
-from leasehold.domain.outcome import QuestionAsked
+from leasehold.domain.errors import (
+    AtCapacity,
+    DriverMissing,
+    InvalidArguments,
+    LeaseholdError,
+    LeaseLost,
+    RunningJob,
+    WaitTimedOut,
+    need_extra,
+)
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.signals import Fail, Park, Signal, StopRequested
 from leasehold.runners.contract import ExecutionState, Phase
 
@@ -118,3 +126,9 @@ def test_an_exception_comes_out_of_a_pool_of_processes(name, kind, reported, poo
 def test_holders_travel_with_at_capacity():
     error: Any = instance_of(AtCapacity)
     assert pickle.loads(pickle.dumps(error)).holders == error.holders
+
+
+def test_an_extra_is_missing_if_one_of_its_packages_is():
+    need_extra("server", "json", "email")
+    with pytest.raises(DriverMissing, match=r"no_such_package is not installed; run: .*leasehold\[server\]"):
+        need_extra("server", "json", "no_such_package")

@@ -1,11 +1,16 @@
 """Our check of JSON schemas decides as the `jsonschema` package does, for every keyword that it knows.
 
 Schemas and values come from one small world of names, texts and numbers, so that many values nearly fit.
+
+`hypothesis-jsonschema` cannot draw them. Its last version, 0.23.1, knows drafts up to 7, in which `prefixItems` and
+the neighbours of a `$ref` mean nothing. And it fails on every object with the pinned Hypothesis, because it calls
+`more()` of an internal class that no longer has it.
 """
 
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Iterator
 from fractions import Fraction
@@ -13,7 +18,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from jsonschema.validators import Draft202012Validator, extend
 
@@ -29,7 +34,6 @@ SOME = settings(
     phases=[Phase.generate],
     max_examples=100,
 )
-THOUSANDS = settings(SOME, max_examples=1000)
 
 Strategy = st.SearchStrategy[Any]
 
@@ -169,18 +173,35 @@ def check_verdicts(data: st.DataObject) -> None:
         assert (first_problem(value, schema) is None) is fits, (schema, value)
 
 
-@given(data=st.data())
-@SOME
-def test_verdicts_are_those_of_the_package(data: st.DataObject):
-    check_verdicts(data)
+def compare(schemas: int, number: int) -> None:
+    """Draw this many schemas, and eight values for each, from the seed `number`."""
+
+    @seed(number)
+    @settings(SOME, max_examples=schemas)
+    @given(data=st.data())
+    def verdicts_are_the_same(data: st.DataObject):
+        check_verdicts(data)
+
+    verdicts_are_the_same()
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)  # a quarter of a minute on an idle machine; a loaded one took twenty times as long
-@given(data=st.data())
-@THOUSANDS
-def test_thousands_of_verdicts_are_those_of_the_package(data: st.DataObject):
-    check_verdicts(data)
+@pytest.mark.parametrize("number", range(4))
+def test_verdicts_are_those_of_the_package(number: int):
+    compare(250, number)
+
+
+@pytest.mark.slow(30)
+@pytest.mark.timeout(900)  # half a minute on an idle machine; a loaded one takes many times as long
+def test_thousands_of_verdicts_are_those_of_the_package():
+    compare(3_000, 4)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_verdicts_on_schemas_never_drawn_before_are_those_of_the_package():
+    number = random.SystemRandom().getrandbits(32)
+    print(f"compare(30_000, {number})", flush=True)
+    compare(30_000, number)
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------

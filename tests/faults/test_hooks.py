@@ -13,8 +13,9 @@ from leasehold import Leasehold
 from leasehold.domain.budgets import Spend
 from leasehold.domain.hooks import EVENTS, PendingNotification
 from leasehold.domain.job import TIED
-from leasehold.domain.outcome import DeadlinePassed, Failure, QuestionAsked, Stopped, Success
+from leasehold.domain.outcome import DeadlinePassed, Failure, Stopped, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.testing import ManualClock

@@ -23,8 +23,9 @@ from leasehold import Leasehold
 from leasehold.domain.budgets import Spend
 from leasehold.domain.hooks import EVENTS, WEBHOOK_QUEUE, Notification, body_of, new_secret
 from leasehold.domain.job import TIED
-from leasehold.domain.outcome import DeadlinePassed, Failure, QuestionAsked, Success
+from leasehold.domain.outcome import DeadlinePassed, Failure, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.tokens import SCOPES, Access
 from leasehold.http import create_app
 from leasehold.operations import webhooks as verbs

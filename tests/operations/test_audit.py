@@ -15,8 +15,9 @@ from leasehold.domain.audit import AuditRow
 from leasehold.domain.bulk import BulkRequest
 from leasehold.domain.hooks import Listener, checked_webhook, listeners_for, new_secret
 from leasehold.domain.mirror import Mirror
-from leasehold.domain.outcome import QuestionAsked, Success
+from leasehold.domain.outcome import Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.records import Filter, Scope
 from leasehold.domain.schedules import Schedule
 from leasehold.domain.states import State

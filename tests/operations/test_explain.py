@@ -9,8 +9,9 @@ import pytest
 from leasehold.domain.budgets import Spend
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.job import Grant, Job
-from leasehold.domain.outcome import Breached, Detached, Failure, QuestionAsked, Stopped, Success
+from leasehold.domain.outcome import Breached, Detached, Failure, Stopped, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.records import Hold, WorkerCard
 from leasehold.operations.explain import explain
 from leasehold.stores.results import Ending

@@ -14,8 +14,9 @@ import pytest
 
 from leasehold import Leasehold, State
 from leasehold.domain.budgets import Spend
-from leasehold.domain.outcome import Detached, Failure, QuestionAsked, Success
+from leasehold.domain.outcome import Detached, Failure, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.errors import (
     DuplicateJob,

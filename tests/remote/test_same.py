@@ -18,8 +18,9 @@ from leasehold import Group, Job, Leasehold
 from leasehold.client.schedules import AppSchedules
 from leasehold.client.view import View
 from leasehold.domain.errors import error_code
-from leasehold.domain.outcome import Failure, QuestionAsked, Success
+from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.errors import (
     AtCapacity,
     GroupOnHold,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from leasehold.domain import outcome as o
+from leasehold.domain.questions import QuestionAsked
 from tests.stores.model_job import ModelJob
 
 JITTER = 0.5
@@ -55,7 +56,7 @@ def end(job: ModelJob, outcome: o.Outcome, now: datetime) -> None:
             how = "given back" if job.execution_site is None else "orphan"
         case o.Lost() | o.Crashed():
             how, delay = _loss(job, outcome)
-        case o.QuestionAsked():
+        case QuestionAsked():
             how = "question"
         case o.Breached():
             how = "breach, pause" if job.policy.on_breach == "pause" else "breach, fail"

@@ -13,6 +13,7 @@ from typing import Any
 
 from leasehold.domain import outcome as o
 from leasehold.domain.job import NewJob, Sighting
+from leasehold.domain.questions import QuestionAsked
 from leasehold.stores.results import Ending
 from leasehold.testing import ManualClock
 from tests.stores.model_job import ENDED, FINAL, LIVE, STATES, ModelJob, ModelQuestion, ripe
@@ -325,7 +326,7 @@ class ModelStore(ModelBase):
 
     def _end(self, job: ModelJob, outcome: o.Outcome) -> None:
         end(job, outcome, self.clock.now())
-        if isinstance(outcome, o.QuestionAsked) and job.state in {"waiting", "paused"}:
+        if isinstance(outcome, QuestionAsked) and job.state in {"waiting", "paused"}:
             for (job_id, _), question in self.questions.items():
                 question.open &= job_id != job.id
             for requested in outcome.questions:

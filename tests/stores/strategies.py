@@ -6,6 +6,7 @@ from typing import Any
 
 from leasehold.domain import outcome as o
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from tests.stores.draws import Draw, booleans, builds, integers, just, lists, one_of, sampled_from
 
 QUEUES = ["default", "low"]
@@ -76,7 +77,7 @@ OUTCOME: Draw[o.Outcome] = one_of(
     builds(o.Lost, booleans()),
     builds(o.Crashed, just("signal 9"), booleans()),
     builds(o.Snoozed, sampled_from([0.0, 4.0]), sampled_from([None, "not yet"])),
-    builds(o.QuestionAsked, sampled_from(QUESTIONS), just("which?")),
-    just(o.QuestionAsked("q1", "this?", beside=(o.QuestionAsked("q2", "that?"),))),
+    builds(QuestionAsked, sampled_from(QUESTIONS), just("which?")),
+    just(QuestionAsked("q1", "this?", beside=(QuestionAsked("q2", "that?"),))),
     just(o.Breached("over budget")),
 )

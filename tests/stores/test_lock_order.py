@@ -14,8 +14,9 @@ import psycopg
 import pytest
 
 from leasehold.domain.job import Grant
-from leasehold.domain.outcome import Failure, QuestionAsked, Success
+from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopScope
 from leasehold.domain.stream import Note, RunNotes

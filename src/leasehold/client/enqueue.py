@@ -135,10 +135,10 @@ class EnqueueSpan:
             self._traced.job_id = made[0].id
 
     def __exit__(
-        self, task: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._span is not None:
-            self._span.__exit__(task, error, trace)
+            self._span.__exit__(kind, error, trace)
 
 
 def _described(jobs: Sequence[NewJob], later: bool) -> TracedEnqueue:

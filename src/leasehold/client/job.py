@@ -11,15 +11,8 @@ from leasehold.domain import job as domain
 from leasehold.domain.budgets import BudgetLine, Spending
 from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidInput, JobNotSucceeded, UnreadableResult
-from leasehold.domain.job import Question
-from leasehold.domain.records import (
-    AttemptRecord,
-    Explanation,
-    HistoryEntry,
-    OpenQuestion,
-    Relative,
-    StepRecord,
-)
+from leasehold.domain.questions import OpenQuestion, Question
+from leasehold.domain.records import AttemptRecord, Explanation, HistoryEntry, Relative, StepRecord
 from leasehold.domain.states import Flag, State
 from leasehold.domain.stream import LogTail, Progress, Update
 from leasehold.operations import budgets, jobs, questions

@@ -11,7 +11,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leasehold.surfaces.cli.options import HOST, check_server, choose_port, dashboard_url
+from leasehold.domain.errors import need_extra
+from leasehold.surfaces.cli.options import HOST, SERVER, choose_port, dashboard_url
 from leasehold.surfaces.cli.problems import Exit
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Crew:
 def show_dashboard(port: int | None) -> int:
     import tempfile
 
-    check_server()
+    need_extra(*SERVER)
     chosen = choose_port(port)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)

@@ -178,6 +178,17 @@ class BulkTally:
         sample = so_far.sample if len(so_far.sample) == SAMPLE else (*so_far.sample, job_id)
         self.refused[key] = replace(so_far, jobs=so_far.jobs + 1, sample=sample)
 
+    def add(self, part: BulkReport) -> None:
+        """Add the report of a part of the request."""
+        self.matched += part.matched
+        self.changed += part.changed
+        self.moved_on += part.moved_on
+        self.sample = [*self.sample, *part.sample][:SAMPLE]
+        for one in part.refused:
+            before = self.refused.get((one.error, one.state)) or replace(one, jobs=0, sample=())
+            sample = (before.sample + one.sample)[:SAMPLE]
+            self.refused[one.error, one.state] = replace(before, jobs=before.jobs + one.jobs, sample=sample)
+
     def report(self, more: str | None) -> BulkReport:
         return BulkReport(
             verb=self.request.verb,

@@ -21,8 +21,6 @@ from leasehold.domain.job import Job, OnParentFailure
 from leasehold.domain.outcome import Move
 from leasehold.domain.states import FINAL, State
 
-ENDED = FINAL | {State.FAILED, State.TIMED_OUT}
-
 _ROOT_CAUSE = re.compile(r"job [0-9a-f-]{36} \(.+\) ended [a-z_]+")
 
 

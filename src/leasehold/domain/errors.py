@@ -52,10 +52,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import Any
 
-if TYPE_CHECKING:
-    from leasehold.domain.capacity import RunningJob
+from leasehold.domain.frozen import frozen
 
 # -- pickling ----------------------------------------------------------------------------------------------------------
 
@@ -355,6 +355,16 @@ class PartlyStored(LeaseholdError):
         )
 
 
+@frozen
+class RunningJob:
+    """An attempt that takes one place. Without worker and lease end it is an orphan: its execution may still run."""
+
+    job_id: str
+    worker: str | None
+    started_at: datetime | None
+    lease_expires_at: datetime | None
+
+
 class AtCapacity(LeaseholdError):
     """`run_now` found every place of the task taken; nothing was stored. `holders` lists the attempts that
     take them (`job_id`, `worker`, `started_at`, `lease_expires_at`), `retry_after` is a hint in seconds.
@@ -518,6 +528,15 @@ class DriverMissing(StoreError):
         self.driver = driver
         self.extra = extra
         super().__init__(f"{driver} is not installed; run: pip install 'leasehold[{extra}]'")
+
+
+def need_extra(extra: str, *packages: str) -> None:
+    """Raise DriverMissing unless these packages of the extra are installed. None of them is imported."""
+    from importlib.util import find_spec
+
+    for package in packages:
+        if find_spec(package) is None:
+            raise DriverMissing(package, extra)
 
 
 class DatabaseTooOld(StoreError):

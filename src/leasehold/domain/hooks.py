@@ -19,8 +19,9 @@ from leasehold.domain.checks.texts import checked_name, checked_text
 from leasehold.domain.errors import InvalidInput, InvalidSignature
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job, NewJob
-from leasehold.domain.outcome import Move, QuestionAsked
+from leasehold.domain.outcome import Move
 from leasehold.domain.policy import Policy
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import State
 from leasehold.domain.stream import STALLED
 

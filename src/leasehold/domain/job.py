@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Annotated, Literal, NamedTuple
 
 from leasehold.domain.errors import InvalidInput
-from leasehold.domain.frozen import EncodedJson, EncodedObject, Private, frozen, shown
+from leasehold.domain.frozen import EncodedObject, Private, frozen
 from leasehold.domain.limits import DefaultLimit
 from leasehold.domain.policy import DEFAULT_POLICY, Policy
 from leasehold.domain.states import Flag, State
@@ -271,33 +271,6 @@ class Sighting:
         return self.expires_at <= now or (
             self.ahead and has_run_out(self.expires_at, self.lease_seconds, now)
         )
-
-
-@frozen
-class Question:
-    """A question of a job. A secret answer is shown only to the job itself."""
-
-    key: str
-    text: str
-    schema: EncodedJson
-    """JSON Schema of the answer; None: any value."""
-    answer: EncodedJson
-    asked_at: datetime
-    closed_at: datetime | None
-    secret: bool = False
-    expires_at: datetime | None = None
-    expired: bool = False
-    """The time-out passed without an answer."""
-    answered: bool = False
-
-    @shown
-    def status(self) -> str:
-        """`open`, `answered`, `expired`, or `closed` by the end of its job."""
-        if self.answered:
-            return "answered"
-        if self.expired:
-            return "expired"
-        return "open" if self.closed_at is None else "closed"
 
 
 # -- batches -----------------------------------------------------------------------------------------------------------

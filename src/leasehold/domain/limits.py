@@ -1,4 +1,5 @@
-"""Limits across all workers: units of a slot, starts per rate, and the pause windows of rates, queues and tasks.
+"""Limits across all workers: units of a slot, starts per rate, the pause windows of rates, queues and tasks, and when
+a full task may have a place for `run_now`.
 
 A rate is stored as one instant, `next_at`: when the next job would start if jobs came evenly, one every `spacing`
 seconds. It may lie ahead of now by up to `burst` jobs. So in any window of W seconds at most W / spacing + burst jobs
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import datetime
 from functools import lru_cache
@@ -18,10 +19,9 @@ from typing import Any, TypedDict
 
 from leasehold.domain.checks.texts import checked_actor, checked_reason, storable_name
 from leasehold.domain.checks.times import Duration, checked_instant, seconds
-from leasehold.domain.errors import InvalidInput
+from leasehold.domain.errors import InvalidInput, RunningJob
 from leasehold.domain.frozen import frozen
 
-LONGEST_NAME = 200
 MOST_UNITS = 1_000_000
 LONGEST_BURST = 100 * 365 * 86_400.0
 """Most seconds that a burst may stand for: both databases must be able to store the time of the next start."""
@@ -295,3 +295,19 @@ class PauseWindow:
     def arguments(self) -> PauseArguments:
         """The keywords that the verbs take."""
         return {"for_": self.length, "until": self.until, "reason": self.reason, "actor": self.actor}
+
+
+# -- run_now -----------------------------------------------------------------------------------------------------------
+
+SHORTEST_HINT = 1.0
+LONGEST_HINT = 60.0
+
+
+def retry_hint(holders: Sequence[RunningJob], now: datetime) -> float:
+    """Estimate the seconds until a place is free. Attempts observed at a random moment have on average done half of
+    their time, so the first of n ends after twice their mean age divided by n + 1. If a worker is dead, its place is
+    free when its lease runs out, so the estimate is capped at that time."""
+    ages = [(now - one.started_at).total_seconds() for one in holders if one.started_at is not None]
+    guess = 2.0 * sum(ages) / len(ages) / (len(ages) + 1) if ages else LONGEST_HINT
+    ends = [(one.lease_expires_at - now).total_seconds() for one in holders if one.lease_expires_at]
+    return round(max(SHORTEST_HINT, min([guess, LONGEST_HINT, *ends])), 1)

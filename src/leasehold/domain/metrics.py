@@ -20,11 +20,11 @@ from leasehold.domain.outcome import (
     HandedBack,
     Lost,
     Outcome,
-    QuestionAsked,
     Snoozed,
     Stopped,
     Success,
 )
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.records import QueueCount
 from leasehold.domain.states import State
 

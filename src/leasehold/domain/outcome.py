@@ -10,6 +10,7 @@ from datetime import datetime
 
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job, NewJob
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import FINAL, HALTED, State
 
 
@@ -93,24 +94,6 @@ class Snoozed:
 
     delay: float
     error: str | None = None
-
-
-@frozen
-class QuestionAsked:
-    """The job is parked until one or several answers come."""
-
-    key: str
-    text: str
-    schema: str | None = None
-    secret: bool = False
-    timeout: float | None = None
-    """Seconds until the question expires, counted from when it was first asked."""
-    beside: tuple[QuestionAsked, ...] = ()
-    """Questions asked together with this one: the job waits until none of them is open."""
-
-    @property
-    def questions(self) -> tuple[QuestionAsked, ...]:
-        return self, *self.beside
 
 
 @frozen

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypedDict
 
 from leasehold.domain.checks.texts import EVERY_TENANT
-from leasehold.domain.frozen import EncodedJson, EncodedObject, Private, frozen, shown
+from leasehold.domain.frozen import EncodedObject, Private, frozen, shown
 from leasehold.domain.job import Job, OnParentFailure
 from leasehold.domain.schedules import Missed, Overlap, Source
 from leasehold.domain.states import State
@@ -381,23 +381,6 @@ class GateLimits:
 
     slots: list[SlotNeed]
     rate: RateRow | None
-
-
-@frozen
-class OpenQuestion:
-    """A question as the inbox shows it."""
-
-    job_id: str
-    task: str
-    queue: str
-    group: str | None
-    state: State
-    key: str
-    text: str
-    schema: EncodedJson
-    secret: bool
-    asked_at: datetime
-    expires_at: datetime | None
 
 
 # -- leases as a list shows them ---------------------------------------------------------------------------------------

@@ -8,9 +8,8 @@ from dataclasses import field
 from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
-from leasehold.domain.states import State
+from leasehold.domain.states import ENDED, State
 
-ENDED = (State.SUCCEEDED, State.CANCELLED, State.FAILED, State.TIMED_OUT)
 Ages = Mapping[State, float | None]
 """Seconds by the state that a job ended in; None: for ever."""
 Keep = Duration | None | Mapping[str, Duration | None]

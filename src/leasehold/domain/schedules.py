@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
 
-from leasehold.domain.checks.texts import checked_name
+from leasehold.domain.checks.texts import check_choice, checked_name
 from leasehold.domain.checks.times import Duration, duration_text, seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
@@ -150,8 +150,8 @@ def checked_schedule(
         raise InvalidInput(
             "every", "exactly one of every and cron is needed", 'use every="15m" or cron="0 3 * * *"'
         )
-    _check_choice("missed", missed, Missed)
-    _check_choice("overlap", overlap, Overlap)
+    check_choice("missed", missed, Missed)
+    check_choice("overlap", overlap, Overlap)
     step = None if every is None else seconds(every, "every", positive=True)
     if step is not None and step < SHORTEST:
         raise InvalidInput("every", f"{step:g} s is too often", f"give {SHORTEST:g} second or more")
@@ -190,9 +190,3 @@ def _zone(tz: object) -> ZoneInfo:
             f"{tz!r} is not a time zone that is known here",
             'use a name such as "Europe/Berlin"; a machine without time zones needs `pip install tzdata`',
         ) from None
-
-
-def _check_choice(field: str, value: object, choices: object) -> None:
-    known = get_args(choices)
-    if value not in known:
-        raise InvalidInput(field, f"{value!r} is not known", "use " + " or ".join(map(repr, known)))

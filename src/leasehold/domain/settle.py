@@ -43,7 +43,6 @@ from leasehold.domain.outcome import (
     Lost,
     Move,
     Outcome,
-    QuestionAsked,
     Snoozed,
     Stopped,
     Success,
@@ -51,6 +50,7 @@ from leasehold.domain.outcome import (
     finish_time,
 )
 from leasehold.domain.policy import Policy, backoff_delay
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import Flag, State, stronger
 
 

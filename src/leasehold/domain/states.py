@@ -40,7 +40,8 @@ class State(StrEnum):
 LIVE = frozenset({State.PENDING, State.QUEUED, State.RUNNING, State.WAITING})
 HALTED = frozenset({State.PAUSED, State.FAILED, State.TIMED_OUT})
 FINAL = frozenset({State.SUCCEEDED, State.CANCELLED})
-RESTING = HALTED | FINAL
+ENDED = (State.SUCCEEDED, State.CANCELLED, State.FAILED, State.TIMED_OUT)
+"""Waits for the job return, and retention may delete it. A failed one may be resumed."""
 HOLDS_UNIQUE_KEY = LIVE | {State.PAUSED}
 
 

@@ -19,11 +19,11 @@ from leasehold.domain.outcome import (
     HandedBack,
     Lost,
     Outcome,
-    QuestionAsked,
     Snoozed,
     Stopped,
     Success,
 )
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import Flag
 
 AttemptOutcome = Literal[

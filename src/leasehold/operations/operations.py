@@ -37,8 +37,8 @@ from leasehold.operations.groups import GroupOperations
 from leasehold.operations.metrics import MetricOperations
 from leasehold.operations.prune import PruneOperations
 from leasehold.operations.search import FailureOperations, FlowOperations
+from leasehold.operations.stream import JobWaits, WatchOperations
 from leasehold.operations.verb import KnownTask
-from leasehold.operations.watch import JobWaits, WatchOperations
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore

@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from leasehold.domain.retention import (
-    ENDED,
     Keep,
     PruneChoice,
     PruneCount,
@@ -17,7 +16,7 @@ from leasehold.domain.retention import (
     Retention,
     retention_by_state,
 )
-from leasehold.domain.states import State
+from leasehold.domain.states import ENDED, State
 from leasehold.operations.local import LocalOperator
 
 if TYPE_CHECKING:

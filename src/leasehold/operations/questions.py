@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from leasehold.domain.checks.payload import encode
-from leasehold.domain.job import Job, Question
-from leasehold.domain.records import OpenQuestion
+from leasehold.domain.job import Job
+from leasehold.domain.questions import OpenQuestion, Question
 from leasehold.operations.arguments import Actor, Answer, JobId, Limit, Named, QuestionKey
 from leasehold.operations.verb import Backend, notify_workers, read, verb
 

@@ -6,7 +6,6 @@ Surfaces derive routes, commands and help from verbs.
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -203,9 +202,6 @@ class Verb(Generic[P, R]):
     def bulk_body(self) -> tuple[Param, ...]:
         """Of the body, what a bulk call passes to each job: not hidden arguments, which seldom fit more than one."""
         return tuple(one for one in self.body if not one.hidden)
-
-    def path_for(self, target: str) -> str:
-        return re.sub(r"\{[^}]*\}", lambda _: target, self.path)
 
     def checked(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Return the arguments by name, each checked by itself."""

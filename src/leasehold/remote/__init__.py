@@ -6,18 +6,11 @@ job = api.enqueue("add", {"a": 1, "b": 2})
 job.result(30)
 """
 
-try:
-    import httpx2 as _httpx2
-except ModuleNotFoundError as _error:  # pragma: no cover
-    if _error.name != "httpx2":
-        raise
-    from leasehold.errors import DriverMissing as _DriverMissing
+from leasehold.domain.errors import need_extra as _need_extra
 
-    raise _DriverMissing("httpx2", "remote") from None
-else:
-    del _httpx2
+_need_extra("remote", "httpx2")
 
-from leasehold.remote.client import Remote, Tenant
-from leasehold.remote.exchange import CallOptions, JobCall
+from leasehold.remote.client import Remote, Tenant  # noqa: E402 - needs the extra
+from leasehold.remote.exchange import CallOptions, JobCall  # noqa: E402 - needs the extra
 
 __all__ = ["CallOptions", "JobCall", "Remote", "Tenant"]

@@ -19,7 +19,6 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
-from leasehold.domain.capacity import RunningJob
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.checks.times import Duration, checked_instant, seconds
 from leasehold.domain.errors import (
@@ -37,6 +36,7 @@ from leasehold.domain.errors import (
     LeaseholdError,
     NotSerializable,
     ResultMissing,
+    RunningJob,
     ScheduleNotFound,
     TenantNotFound,
     UnknownTask,

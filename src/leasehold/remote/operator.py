@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
-from leasehold.domain.bulk import SAMPLE, BulkRefusal, BulkReport, BulkRequest
+from leasehold.domain.bulk import BulkReport, BulkRequest, BulkTally
 from leasehold.domain.checks.payload import encode
 from leasehold.domain.checks.texts import checked_name, checked_names
 from leasehold.domain.checks.times import seconds
@@ -240,11 +240,13 @@ def _stopping(request: StopRequest) -> Exchange[StopReport]:
 
 
 def _in_pieces(request: BulkRequest) -> Exchange[BulkReport]:
-    report: BulkReport = read(BulkReport, (yield _piece(request, request.limit, request.cursor)))
-    while report.next is not None and report.matched < request.limit:
-        left = request.limit - report.matched
-        report = _together(report, read(BulkReport, (yield _piece(request, left, report.next))))
-    return report
+    tally, cursor = BulkTally(request), request.cursor
+    while True:
+        part: BulkReport = read(BulkReport, (yield _piece(request, request.limit - tally.matched, cursor)))
+        tally.add(part)
+        cursor = part.next
+        if cursor is None or tally.matched >= request.limit:
+            return tally.report(cursor)
 
 
 def _piece(request: BulkRequest, left: int, cursor: str | None) -> Request:
@@ -265,23 +267,3 @@ def _piece(request: BulkRequest, left: int, cursor: str | None) -> Request:
     }
     kept = {name: value for name, value in body.items() if value is not None}
     return Request("POST", "/v1/jobs/bulk", body=kept, wait=LONGEST_WAIT, repeat=request.dry_run)
-
-
-def _together(one: BulkReport, two: BulkReport) -> BulkReport:
-    """Add up two reports as if they were of one request."""
-    refused = {(refusal.error, refusal.state): refusal for refusal in one.refused}
-    for refusal in two.refused:
-        key = refusal.error, refusal.state
-        refused[key] = _added(refused[key], refusal) if key in refused else refusal
-    return replace(
-        two,
-        matched=one.matched + two.matched,
-        changed=one.changed + two.changed,
-        moved_on=one.moved_on + two.moved_on,
-        refused=tuple(sorted(refused.values(), key=lambda refusal: -refusal.jobs)),
-        sample=(one.sample + two.sample)[:SAMPLE],
-    )
-
-
-def _added(one: BulkRefusal, two: BulkRefusal) -> BulkRefusal:
-    return replace(one, jobs=one.jobs + two.jobs, sample=(one.sample + two.sample)[:SAMPLE])

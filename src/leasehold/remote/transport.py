@@ -18,7 +18,7 @@ from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import RemoteError, WaitTimedOut
 from leasehold.domain.frozen import frozen
 from leasehold.domain.poll import Poll
-from leasehold.domain.states import State
+from leasehold.domain.states import ENDED, State
 from leasehold.domain.stream import STATE, Update
 from leasehold.errors import InvalidInput, LeaseholdError, RemoteUnreachable
 from leasehold.remote.exchange import LONGEST_WAIT, Exchange, Request, Response, parse_response, unexpected
@@ -233,7 +233,6 @@ def _checked_token(token: str) -> str:
 # -- one watcher's position in a stream --------------------------------------------------------------------------------
 
 _UPDATE = TypeAdapter(Update)
-ENDED_STATES = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED})
 RECONNECT_FIRST_AFTER, RECONNECT_SLOWEST_EVERY = 0.1, 2.0
 LOST_AFTER = 30.0
 """Seconds of silence after which a connection counts as lost; the server sends a sign of life every 15."""
@@ -288,7 +287,7 @@ class Following:
             return None
         self._reported = update.data
         self._state = _state_of(update)
-        self.over = self._state in ENDED_STATES
+        self.over = self._state in ENDED
         return update
 
     def lost(self, error: LeaseholdError) -> None:

@@ -62,24 +62,8 @@ def complete(attempt: HandlerState, result: Any) -> Iterator[SyncTransaction]:
 @contextmanager
 def _completion(attempt: HandlerState, result: Any) -> Iterator[SyncTransaction]:
     journal = attempt.needed_journal()
-    if attempt.completed:
-        raise InvalidInput(
-            "complete",
-            "was called before in this run",
-            "call it once, as the last thing that the handler does",
-        )
-    attempt.raise_if_stopped()
-    encoded, name = attempt.encode_result(result), None
+    encoded, name = _prepare(attempt, result)
     steps = attempt.open_steps()
-    if attempt.writer is not None and attempt.stream is not None:
-        # Write reports now: under the lock of the transaction, or after it, they could no longer be written.
-        writer, stream = attempt.writer, attempt.stream
-        while attempt.patiently(lambda: writer.write([stream])):
-            attempt.wait(RETRY_LOCKED_EVERY)
-            attempt.raise_if_stopped()
-    if encoded is not None and attempt.becomes_file(encoded):
-        # Before the transaction, which must be short.
-        name, encoded = attempt.file_result(encoded), None
     batch = steps.batch.take()
     steps.spending.held = batch.spends
     try:
@@ -117,6 +101,28 @@ def _completion(attempt: HandlerState, result: Any) -> Iterator[SyncTransaction]
     if batch.spends:
         steps.spending.wrote(batch.spends, lines)
     _notify_others(attempt, journal)
+
+
+def _prepare(attempt: HandlerState, result: Any) -> tuple[str | None, str | None]:
+    """The part before the transaction, which must be short: check the call, write the reports, encode the result.
+    Return the encoded result, or the name of its file."""
+    if attempt.completed:
+        raise InvalidInput(
+            "complete",
+            "was called before in this run",
+            "call it once, as the last thing that the handler does",
+        )
+    attempt.raise_if_stopped()
+    encoded = attempt.encode_result(result)
+    if attempt.writer is not None and attempt.stream is not None:
+        # Under the lock of the transaction, or after it, reports could no longer be written.
+        writer, stream = attempt.writer, attempt.stream
+        while attempt.patiently(lambda: writer.write([stream])):
+            attempt.wait(RETRY_LOCKED_EVERY)
+            attempt.raise_if_stopped()
+    if encoded is not None and attempt.becomes_file(encoded):
+        return None, attempt.file_result(encoded)
+    return encoded, None
 
 
 def _notify_others(attempt: HandlerState, journal: Journal) -> None:

@@ -17,8 +17,7 @@ from leasehold.domain.checks.texts import checked_name
 from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidInput, QuestionExpired
 from leasehold.domain.frozen import frozen
-from leasehold.domain.job import Question
-from leasehold.domain.outcome import QuestionAsked
+from leasehold.domain.questions import Question, QuestionAsked
 from leasehold.domain.signals import Park
 from leasehold.run.journal import Journal
 from leasehold.run.state import RunState

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal, NamedTuple
 
-from leasehold.domain.capacity import RunningJob
+from leasehold.domain.errors import RunningJob
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Enqueued, Job, Sighting
 from leasehold.domain.outcome import Outcome

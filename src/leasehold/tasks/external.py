@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
+from leasehold.domain.checks.texts import check_choice
 from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidTask, RunnerUnreachable
 from leasehold.domain.policy import OnLost
@@ -48,9 +49,7 @@ class External:
                 raise InvalidTask(
                     "exit_codes", f"{code} means {meaning!r}, which is not known", f"use {known}"
                 )
-        if self.result_from not in get_args(ResultFrom):
-            known = " or ".join(map(repr, get_args(ResultFrom)))
-            raise InvalidTask("result_from", f"{self.result_from!r} is not known", f"use {known}")
+        check_choice("result_from", self.result_from, ResultFrom, InvalidTask)
         seconds(self.stop_grace, "stop_grace")
 
     @functools.cached_property

@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from leasehold.domain.budgets import checked_amounts
 from leasehold.domain.checks.numbers import Priority, Size, priority_number, size
-from leasehold.domain.checks.texts import check_template, checked_name
+from leasehold.domain.checks.texts import check_choice, check_template, checked_name
 from leasehold.domain.checks.times import Duration, seconds
 from leasehold.domain.errors import InvalidInput, InvalidTask, leaves
 from leasehold.domain.frozen import frozen
@@ -235,9 +235,9 @@ class TaskSettings:
             ("on_duplicate", OnDuplicate),
             ("result", KeepResult),
         ):
-            _check_choice(name, getattr(self, name), choices)
+            check_choice(name, getattr(self, name), choices, InvalidTask)
         if self.run_in is not None:
-            _check_choice("run_in", self.run_in, RunIn)
+            check_choice("run_in", self.run_in, RunIn, InvalidTask)
         if self.expose not in get_args(Expose):
             raise InvalidTask(
                 "expose", f"{self.expose!r} is not allowed", 'use True, False, "task" or "call"'
@@ -442,18 +442,8 @@ def checked_max_running(task: str, settings: TaskSettings, call: CallSettings) -
 
 
 def checked_on_parent_failure(choice: OnParentFailure) -> OnParentFailure:
-    known = get_args(OnParentFailure)
-    if choice not in known:
-        raise InvalidInput(
-            "on_parent_failure", f"{choice!r} is not known", "use " + " or ".join(map(repr, known))
-        )
+    check_choice("on_parent_failure", choice, OnParentFailure)
     return choice
-
-
-def _check_choice(name: str, value: object, choices: Any) -> None:
-    known = get_args(choices)
-    if value not in known:
-        raise InvalidTask(name, f"{value!r} is not known", "use " + " or ".join(map(repr, known)))
 
 
 # -- typed keywords ----------------------------------------------------------------------------------------------------

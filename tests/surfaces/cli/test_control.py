@@ -8,7 +8,8 @@ import json
 import pytest
 
 from leasehold.domain.budgets import Spend
-from leasehold.domain.outcome import Breached, QuestionAsked, Success
+from leasehold.domain.outcome import Breached, Success
+from leasehold.domain.questions import QuestionAsked
 from leasehold.stores.results import Ending
 from leasehold.surfaces.cli.options import acting
 from tests.backends import new_id

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 
-from leasehold.domain.outcome import QuestionAsked
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.records import WorkerCard
 from tests.contract.lives import end
 from tests.surfaces.cli.conftest import stop

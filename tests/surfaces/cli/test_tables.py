@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from leasehold import Leasehold
-from leasehold.domain.outcome import QuestionAsked
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.records import WorkerCard
 from leasehold.surfaces.cli.render import draw, fit
 from tests.backends import new_id

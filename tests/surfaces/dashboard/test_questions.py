@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leasehold import Leasehold
-from leasehold.domain.outcome import QuestionAsked
+from leasehold.domain.questions import QuestionAsked
 from tests.backends import Backend
 from tests.surfaces.dashboard.conftest import Dashboard, Viewer
 from tests.surfaces.http.test_jobs import settle

@@ -82,7 +82,7 @@ def tenants(app: Leasehold) -> Iterator[None]:
 def test_every_route_is_refused_without_a_token_that_counts(api: FastAPI, app: Leasehold, server: Server):
     operations = app.__internals__.operations
     revoked, _ = server.token("admin"), operations.call(tokens.revoke_token, "token 0")
-    ignore = server.client()
+    anonymous = server.client()
     strangers = {
         "none": {},
         "invented": {"Authorization": "Bearer lh_invented"},
@@ -96,7 +96,7 @@ def test_every_route_is_refused_without_a_token_that_counts(api: FastAPI, app: L
             assert scope_of(route.path, route.dependencies) is None
             continue
         for caller, headers in strangers.items():
-            assert code_of(ignore, request, **headers) == (401, "unauthenticated"), (caller, request)
+            assert code_of(anonymous, request, **headers) == (401, "unauthenticated"), (caller, request)
             walked += 1
     assert walked > 150
     assert operations.call(jobs.count) == {**before, "queued": before["queued"] + 1}, (
@@ -222,8 +222,8 @@ def test_a_mounted_router_is_guarded_in_somebody_elses_app(
     mine = FastAPI()
     mine.include_router(router(app), prefix="/jobs-api")
     server = listen(mine)
-    ignore, reader = server.client(), server.client("read")
-    answer = ignore.get("/jobs-api/v1/jobs")
+    anonymous, reader = server.client(), server.client("read")
+    answer = anonymous.get("/jobs-api/v1/jobs")
     assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
     assert reader.get("/jobs-api/v1/jobs", headers={"Host": "evil.example"}).status_code == 421
     assert reader.get("/jobs-api/v1/jobs").json() == {"jobs": [], "next": None}

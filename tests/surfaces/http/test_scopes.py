@@ -9,7 +9,8 @@ import httpx2
 from fastapi import FastAPI
 
 from leasehold import Leasehold
-from leasehold.domain.outcome import Failure, QuestionAsked, Success
+from leasehold.domain.outcome import Failure, Success
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.records import WorkerCard
 from leasehold.http import create_app
 from leasehold.operations import audit

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from fractions import Fraction
+from itertools import chain
 from typing import Any
 from urllib.parse import unquote
 
@@ -229,11 +230,6 @@ def _enum(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Probl
         yield at.path, f"is not one of {', '.join(map(repr, wanted))}"
 
 
-def _const(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
-    if not _same(value, wanted):
-        yield at.path, f"is not {wanted!r}"
-
-
 def _properties(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
     if isinstance(value, dict):
         for name, inner in wanted.items():
@@ -311,28 +307,9 @@ def _nearest(value: Any, wanted: Any, at: _Position) -> Problem:
     return deepest if len(found) == 1 or deepest[0] != at.path else (at.path, "fits none of the alternatives")
 
 
-def _all_of(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
-    for inner in wanted:
-        yield from _problems(value, inner, at)
-
-
 def _not(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
     if _fits(value, wanted, at):
         yield at.path, "is what it must not be"
-
-
-def _reference(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
-    yield from _problems(value, _target(wanted, at), at)
-
-
-def _pattern(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
-    if isinstance(value, str) and not re.search(wanted, value):
-        yield at.path, f"does not match {wanted!r}"
-
-
-def _multiple_of(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
-    if _is_number(value) and _written(value) % _written(wanted):
-        yield at.path, f"is not a multiple of {wanted}"
 
 
 def _written(number: float) -> Fraction:
@@ -340,10 +317,12 @@ def _written(number: float) -> Fraction:
     return Fraction(number) if isinstance(number, int) else Fraction(repr(number))
 
 
-def _bound(wording: str, breaks: Callable[[Any, Any], bool]) -> Callable[..., Iterator[Problem]]:
+def _rule(
+    wording: str, breaks: Callable[[Any, Any], bool], shown: Callable[[Any], str] = str
+) -> Callable[..., Iterator[Problem]]:
     def check(value: Any, wanted: Any, schema: Any, at: _Position) -> Iterator[Problem]:
         if breaks(value, wanted):
-            yield at.path, f"{wording} {wanted}"
+            yield at.path, f"{wording} {shown(wanted)}"
 
     return check
 
@@ -374,8 +353,8 @@ def _same(one: Any, other: Any) -> bool:
 _KEYWORDS: dict[str, tuple[Callable[..., object], Callable[..., Iterator[Problem]]]] = {
     "type": (_takes_type, _type),
     "enum": (_list, _enum),
-    "const": (_takes_anything, _const),
-    "$ref": (_takes_reference, _reference),
+    "const": (_takes_anything, _rule("is not", lambda v, w: not _same(v, w), repr)),
+    "$ref": (_takes_reference, lambda v, w, _, at: _problems(v, _target(w, at), at)),
     "properties": (_takes_named, _properties),
     "patternProperties": (_takes_named_by_pattern, _pattern_properties),
     "additionalProperties": (_check, _additional_properties),
@@ -386,19 +365,25 @@ _KEYWORDS: dict[str, tuple[Callable[..., object], Callable[..., Iterator[Problem
     "uniqueItems": (_takes_flag, _unique_items),
     "anyOf": (_takes_schemas, _any_of),
     "oneOf": (_takes_schemas, _one_of),
-    "allOf": (_takes_schemas, _all_of),
+    "allOf": (_takes_schemas, lambda v, w, _, at: chain.from_iterable(_problems(v, one, at) for one in w)),
     "not": (_check, _not),
-    "pattern": (_takes_pattern, _pattern),
-    "multipleOf": (_takes_divisor, _multiple_of),
-    "minimum": (_takes_number, _bound("is less than", lambda v, w: _is_number(v) and v < w)),
-    "maximum": (_takes_number, _bound("is more than", lambda v, w: _is_number(v) and v > w)),
-    "exclusiveMinimum": (_takes_number, _bound("is not more than", lambda v, w: _is_number(v) and v <= w)),
-    "exclusiveMaximum": (_takes_number, _bound("is not less than", lambda v, w: _is_number(v) and v >= w)),
-    "minLength": (_takes_size, _bound("is shorter than", _shorter(str))),
-    "maxLength": (_takes_size, _bound("is longer than", _longer(str))),
-    "minItems": (_takes_size, _bound("has fewer items than", _shorter(list))),
-    "maxItems": (_takes_size, _bound("has more items than", _longer(list))),
-    "minProperties": (_takes_size, _bound("has fewer keys than", _shorter(dict))),
-    "maxProperties": (_takes_size, _bound("has more keys than", _longer(dict))),
+    "pattern": (
+        _takes_pattern,
+        _rule("does not match", lambda v, w: isinstance(v, str) and not re.search(w, v), repr),
+    ),
+    "multipleOf": (
+        _takes_divisor,
+        _rule("is not a multiple of", lambda v, w: _is_number(v) and _written(v) % _written(w) != 0),
+    ),
+    "minimum": (_takes_number, _rule("is less than", lambda v, w: _is_number(v) and v < w)),
+    "maximum": (_takes_number, _rule("is more than", lambda v, w: _is_number(v) and v > w)),
+    "exclusiveMinimum": (_takes_number, _rule("is not more than", lambda v, w: _is_number(v) and v <= w)),
+    "exclusiveMaximum": (_takes_number, _rule("is not less than", lambda v, w: _is_number(v) and v >= w)),
+    "minLength": (_takes_size, _rule("is shorter than", _shorter(str))),
+    "maxLength": (_takes_size, _rule("is longer than", _longer(str))),
+    "minItems": (_takes_size, _rule("has fewer items than", _shorter(list))),
+    "maxItems": (_takes_size, _rule("has more items than", _longer(list))),
+    "minProperties": (_takes_size, _rule("has fewer keys than", _shorter(dict))),
+    "maxProperties": (_takes_size, _rule("has more keys than", _longer(dict))),
 }
 """For each keyword: the check of the schema, and the check of a value."""

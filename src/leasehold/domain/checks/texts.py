@@ -10,7 +10,7 @@ import hashlib
 import re
 import string
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidInput, InvalidTask
@@ -45,6 +45,15 @@ def checked_trace(trace: object) -> str | None:
 def checked_criterion(value: object, field: str) -> str | None:
     """Return a filter value of a list: a queue, a task, a lane, a group or a tag."""
     return None if value is None else checked_text(value, field, LONGEST_CRITERION)
+
+
+def check_choice(
+    field: str, value: object, choices: object, error: type[InvalidInput] = InvalidInput
+) -> None:
+    """Raise the error unless the value is one of a Literal's."""
+    known = get_args(choices)
+    if value not in known:
+        raise error(field, f"{value!r} is not known", "use " + " or ".join(map(repr, known)))
 
 
 # -- names -------------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import chain
 from typing import Any
@@ -16,17 +16,13 @@ from leasehold.domain.retention import Retention
 from leasehold.domain.schedules import Schedule
 from leasehold.stores.results import Fired, Pruned, Registered
 from leasehold.stores.store import JobStore
-from leasehold.stores.tenants.directory import Directory
-from leasehold.stores.tenants.routing import SWEEP_EVERY, JobIndex, Name, TenantRouting
+from leasehold.stores.tenants.routing import SWEEP_EVERY, Name, TenantRouting
 
 
+@dataclass(eq=False, repr=False)
 class DueInTenants(TenantRouting):
-    def __init__(
-        self, directory: Directory, names: Sequence[str] | None, index: JobIndex | None = None
-    ) -> None:
-        super().__init__(directory, names, index)
-        self._sighted: dict[str, Name] = {}
-        """The tenants of the leases seen last, by job."""
+    _sighted: dict[str, Name] = field(init=False, default_factory=dict)
+    """The tenants of the leases seen last, by job."""
 
     def sight_overdue(self, sweep: float = 0.0, limit: int = 1000) -> list[Sighting]:
         """Tenants without recent notifications are visited seldom, so their leases are sighted earlier."""

@@ -7,7 +7,7 @@ import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, TypeVar, cast
 
 from leasehold.domain.errors import InvalidInput, StoreError, TenantNotFound
@@ -18,10 +18,9 @@ from leasehold.domain.stream import RunNotes
 from leasehold.stores.database.wakeups import Hint, LocalWakeups, Wakeups, tenants_label
 from leasehold.stores.results import ClaimDenied, Ending, Full, Order, Settled, Unwritten
 from leasehold.stores.store import HandlerTransaction, JobStore
-from leasehold.stores.tenants.directory import Directory
 from leasehold.stores.tenants.due import DueInTenants
 from leasehold.stores.tenants.outboxes import OutboxesOfTenants
-from leasehold.stores.tenants.routing import SWEEP_EVERY, JobIndex, Name, Turns
+from leasehold.stores.tenants.routing import SWEEP_EVERY, Name, Turns
 from leasehold.stores.tenants.tenant_store import (
     OF_ALL_TENANTS,
     OF_CONTROL,
@@ -80,17 +79,14 @@ def _route(verb: str) -> Callable[..., Any]:
 
 
 @with_verbs(_route)
+@dataclass(eq=False, repr=False)
 class ManyStores(DueInTenants, OutboxesOfTenants):
     """The stores of many tenants as one store. A verb with a job's id goes to the tenant of the job's lease; for an id
     that is not held here the tenants are searched. The methods below are about many jobs, or about none."""
 
-    def __init__(
-        self, directory: Directory, names: Sequence[str] | None, index: JobIndex | None = None
-    ) -> None:
-        super().__init__(directory, names, index)
-        self._swept_at = 0.0
-        self._troubled: set[Name] = set()
-        self._trouble: StoreError | None = None
+    _swept_at: float = field(init=False, default=0.0)
+    _troubled: set[Name] = field(init=False, default_factory=set)
+    _trouble: StoreError | None = field(init=False, default=None)
 
     @property
     def as_store(self) -> JobStore:
@@ -98,7 +94,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
 
     @property
     def label(self) -> str:
-        whose = "all tenants" if self._names is None else ", ".join(self._names)
+        whose = "all tenants" if self.names is None else ", ".join(self.names)
         return f"{self.directory.control.label}: {whose}"
 
     @property
@@ -106,7 +102,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         return self.directory.control.results_folder
 
     def another(self) -> JobStore:
-        return ManyStores(self.directory.another(), self._names, self._index).as_store
+        return ManyStores(self.directory.another(), self.names, self._index).as_store
 
     def close(self) -> None:
         if self._shares:

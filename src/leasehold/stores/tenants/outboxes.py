@@ -6,29 +6,25 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from leasehold.domain.errors import JobNotFound
 from leasehold.domain.hooks import HookDelivery, Listener, PendingNotification
 from leasehold.domain.job import NewJob
 from leasehold.stores.store import JobStore
-from leasehold.stores.tenants.directory import Directory
-from leasehold.stores.tenants.routing import SWEEP_EVERY, JobIndex, Name, TenantRouting
+from leasehold.stores.tenants.routing import SWEEP_EVERY, Name, TenantRouting
 
 COPY_EVERY = 6 * 3600.0
 """Seconds after which a copy is renewed. One not renewed for a day expires, because its code may be gone."""
 
 
+@dataclass(eq=False, repr=False)
 class OutboxesOfTenants(TenantRouting):
-    def __init__(
-        self, directory: Directory, names: Sequence[str] | None, index: JobIndex | None = None
-    ) -> None:
-        super().__init__(directory, names, index)
-        self._copies: dict[Name, tuple[frozenset[Listener], float]] = {}
-        """The listeners copied to each tenant, and when to copy them again."""
-        self._taken: dict[str, Name] = {}
-        """The tenants of the events under delivery, by event."""
-        self._all_outboxes_at = 0.0
+    _copies: dict[Name, tuple[frozenset[Listener], float]] = field(init=False, default_factory=dict)
+    """The listeners copied to each tenant, and when to copy them again."""
+    _taken: dict[str, Name] = field(init=False, default_factory=dict)
+    """The tenants of the events under delivery, by event."""
+    _all_outboxes_at: float = field(init=False, default=0.0)
 
     def find_listeners(self) -> list[Listener]:
         found = self.directory.control.find_listeners()

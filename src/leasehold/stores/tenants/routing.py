@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import InitVar, dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -24,22 +25,23 @@ T = TypeVar("T")
 logger = logging.getLogger("leasehold.tenants")
 
 
+@dataclass(eq=False, repr=False)
 class TenantRouting:
-    def __init__(
-        self, directory: Directory, names: Sequence[str] | None, index: JobIndex | None = None
-    ) -> None:
-        """`names`: None means every tenant, and the app's own store."""
-        self.directory = directory
-        self._names = names
+    directory: Directory
+    names: Sequence[str] | None
+    """None: every tenant, and the app's own store."""
+    index: InitVar[JobIndex | None] = None
+
+    def __post_init__(self, index: JobIndex | None) -> None:
         self._index = index or JobIndex()
         self._shares = index is not None
         self._turns: dict[object, Turns] = {}
-        self._active = ActiveTenants(directory.control, names, self._mark_ready)
+        self._active = ActiveTenants(self.directory.control, self.names, self._mark_ready)
         self._schedules: dict[Name, list[ScheduleRow]] = {}
         self._touching = threading.Lock()
         self._touched: dict[str, set[Name]] = {"work": set(), "groups": set(), "hooks": set()}
-        for name in names or ():
-            directory.control.find_tenant(name)
+        for name in self.names or ():
+            self.directory.control.find_tenant(name)
 
     def part(self, name: Name) -> JobStore:
         return self.directory.control if name is None else tenant_store(self.directory, name)

@@ -10,11 +10,10 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
 from leasehold.domain import operate
-from leasehold.domain.capacity import RunningJob, retry_hint
-from leasehold.domain.errors import InvalidState, state_reported
+from leasehold.domain.errors import InvalidState, RunningJob, state_reported
 from leasehold.domain.job import Enqueued, Grant, Job, NewJob, Sighting, has_run_out
 from leasehold.domain.lanes import DueGroup, DueGroups, Source
-from leasehold.domain.limits import Need
+from leasehold.domain.limits import Need, retry_hint
 from leasehold.domain.outcome import Expired, Lost
 from leasehold.domain.records import claimable_in
 from leasehold.domain.settle import settle, settle_lost, time_is_over

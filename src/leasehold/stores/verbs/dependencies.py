@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from leasehold.domain.dependencies import ENDED, EndedParent, judge
+from leasehold.domain.dependencies import EndedParent, judge
 from leasehold.domain.errors import InvalidInput, JobNotFound
 from leasehold.domain.job import AWAITED, Job, NewJob, OnParentFailure
 from leasehold.domain.outcome import Move
+from leasehold.domain.states import ENDED
 from leasehold.stores.database.database import Records, Session
 from leasehold.stores.database.places import Place, place_of
 from leasehold.stores.verbs.locking import lock

@@ -11,8 +11,8 @@ from leasehold.domain.checks.json_schema import first_problem
 from leasehold.domain.checks.numbers import check_page
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import InvalidAnswer, InvalidInput, InvalidState, JobNotFound
-from leasehold.domain.job import Job, Question
-from leasehold.domain.records import OpenQuestion
+from leasehold.domain.job import Job
+from leasehold.domain.questions import OpenQuestion, Question
 from leasehold.domain.states import State
 from leasehold.stores.database.database import Session
 from leasehold.stores.database.places import as_stored, record_of

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, NamedTuple, cast
 from leasehold.domain.checks.payload import check_text
 from leasehold.domain.errors import GroupOnHold
 from leasehold.domain.job import MOST_INSERTED, Job, NewJob
-from leasehold.domain.outcome import Crashed, Failure, Move, Outcome, QuestionAsked, Success
+from leasehold.domain.outcome import Crashed, Failure, Move, Outcome, Success
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.settle import settle as decide
 from leasehold.domain.states import State
 from leasehold.domain.stop import StopMark

@@ -20,7 +20,8 @@ from leasehold.domain.errors import DuplicateJob, StoreError
 from leasehold.domain.hooks import Listener, PendingNotification, group_is_done, happened_in
 from leasehold.domain.job import TIED, Job
 from leasehold.domain.lanes import Ticket, tickets_after
-from leasehold.domain.outcome import Move, QuestionAsked, clean_error
+from leasehold.domain.outcome import Move, clean_error
+from leasehold.domain.questions import QuestionAsked
 from leasehold.domain.states import State
 from leasehold.stores.database import places
 from leasehold.stores.database.database import Columns, Database, Records, Row, Session

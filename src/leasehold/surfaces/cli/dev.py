@@ -19,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from leasehold.domain.errors import InvalidInput
+from leasehold.domain.errors import InvalidInput, need_extra
 from leasehold.surfaces.cli import options
 from leasehold.surfaces.cli.dev_child import (
     EXIT_GRACE,
@@ -31,9 +31,8 @@ from leasehold.surfaces.cli.dev_child import (
     WatchedFiles,
     run,
 )
-from leasehold.surfaces.cli.options import HOST, Port, check_server, choose_port, dashboard_url
+from leasehold.surfaces.cli.options import HOST, SERVER, Port, choose_port, dashboard_url
 from leasehold.surfaces.cli.problems import Exit
-from leasehold.surfaces.cli.serve import check_mcp
 
 CHECK_FILES_EVERY = 0.5
 READ_CHILD_EVERY = 0.1
@@ -63,9 +62,9 @@ def dev(
     .py file changes: running jobs get 5 seconds, then they are handed back."""
     import threading
 
-    check_server()
+    need_extra(*SERVER)
     if with_mcp:
-        check_mcp()
+        need_extra("mcp", "mcp")
     settings = DevSettings(
         app=app,
         port=choose_port(port),

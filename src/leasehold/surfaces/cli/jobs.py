@@ -29,7 +29,8 @@ from leasehold.surfaces.cli.verbs import add, instant
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from leasehold.domain.job import Job, Question
+    from leasehold.domain.job import Job
+    from leasehold.domain.questions import Question
     from leasehold.domain.records import (
         AttemptRecord,
         Criteria,

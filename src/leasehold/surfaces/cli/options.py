@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leasehold.domain.checks.texts import checked_tenant
-from leasehold.domain.errors import DatabaseUnreachable, DriverMissing, InvalidInput
+from leasehold.domain.errors import DatabaseUnreachable, InvalidInput
 
 if TYPE_CHECKING:
     from leasehold.app import Leasehold
@@ -197,6 +197,8 @@ def _is_part_of(missing: str | None, wanted: str) -> bool:
 HOST = "127.0.0.1"
 USUAL_PORT = 8700
 PORTS_TRIED = 100
+SERVER = ("server", "fastapi", "uvicorn", "jinja2")
+"""The extra that a server needs, and its packages."""
 
 Port = Annotated[
     int | None,
@@ -246,12 +248,3 @@ def _probe(port: int) -> int:
 
 def dashboard_url(port: int) -> str:
     return f"http://{HOST}:{port}/dashboard/"
-
-
-def check_server() -> None:
-    """Check that the extra `server` is installed. Raises DriverMissing."""
-    import importlib.util
-
-    for name in ("fastapi", "uvicorn", "jinja2"):
-        if importlib.util.find_spec(name) is None:
-            raise DriverMissing(name, "server")

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from leasehold.domain.errors import need_extra
 from leasehold.surfaces.cli import options
 from leasehold.surfaces.cli.options import load_app
 from leasehold.surfaces.cli.problems import Exit
@@ -66,16 +67,11 @@ def serve(
     import asyncio
     import logging
 
-    from leasehold.domain.errors import DriverMissing
     from leasehold.surfaces.cli.logs import set_up_logging
 
-    try:
-        from leasehold.surfaces.serve import ServeSettings
-        from leasehold.surfaces.serve import serve as listen
-    except ModuleNotFoundError as error:
-        if error.name not in ("fastapi", "uvicorn", "jinja2"):
-            raise
-        raise DriverMissing(error.name, "server") from None
+    need_extra(*options.SERVER)
+    from leasehold.surfaces.serve import ServeSettings
+    from leasehold.surfaces.serve import serve as listen
 
     set_up_logging(log_level, log_json)
     settings = ServeSettings(
@@ -90,7 +86,7 @@ def serve(
         read_only=read_only,
     )
     if with_mcp:
-        check_mcp()
+        need_extra("mcp", "mcp")
     with load_app(app) as found:
         settings.check(found)
         worker = None
@@ -99,16 +95,6 @@ def serve(
         logging.getLogger("leasehold.http").info("store: %s", found.__internals__.store.label)
         asyncio.run(listen(found, settings, worker))
     return Exit.GAVE_UP if worker is not None and worker.gave_up else Exit.OK
-
-
-def check_mcp() -> None:
-    """Check that the extra `mcp` is installed. Raises DriverMissing."""
-    import importlib.util
-
-    from leasehold.domain.errors import DriverMissing
-
-    if importlib.util.find_spec("mcp") is None:
-        raise DriverMissing("mcp", "mcp")
 
 
 def mcp(
@@ -134,7 +120,7 @@ def mcp(
     from leasehold.domain.tokens import checked_scopes
     from leasehold.surfaces.cli.logs import set_up_logging
 
-    check_mcp()
+    need_extra("mcp", "mcp")
     from leasehold.surfaces.serve_stdio import serve_stdio
 
     set_up_logging(log_level, log_json)

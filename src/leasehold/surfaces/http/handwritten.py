@@ -21,13 +21,13 @@ from leasehold.domain.bulk import BulkRequest
 from leasehold.domain.errors import JobNotSucceeded, LeaseholdError
 from leasehold.domain.groups import GroupResult, GroupStatus, StatusRequest
 from leasehold.domain.records import Filter, Hold, PauseRecord, TaskCard, WorkerCard
-from leasehold.domain.states import State
+from leasehold.domain.states import ENDED, State
 from leasehold.domain.stop import StopReport, StopRequest
 from leasehold.domain.stream import Update
 from leasehold.operations import jobs, questions, queues
 from leasehold.operations.json_records import as_models, json_type, model
+from leasehold.operations.stream import Watch
 from leasehold.operations.verb import VERBS
-from leasehold.operations.watch import ENDED_STATES, Watch
 from leasehold.surfaces.guard import Caller, CallRequest, Denied, enqueue_for, enqueue_once_for, tasks_for
 from leasehold.surfaces.http import requests, responses
 from leasehold.surfaces.http.requests import ID_IN_PATH, NAME_IN_PATH, add_location
@@ -231,7 +231,7 @@ def add_watching(router: APIRouter) -> None:
             tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
             known = known or tag
             left = until - time.monotonic()
-            if tag not in known or state in ENDED_STATES or left <= 0 or mark is None:
+            if tag not in known or state in ENDED or left <= 0 or mark is None:
                 break
             await caller.operations.await_job(id, mark, left)
         headers = {"ETag": tag, "Cache-Control": "no-cache"}
@@ -325,7 +325,7 @@ def _read(caller: Caller, id: str) -> tuple[bytes, State]:
 def _result(caller: Caller, id: str) -> tuple[State, str | None]:
     """The state, and the response text with the result. None: the job has not ended yet."""
     job = caller.job(id)
-    if job.state not in ENDED_STATES:
+    if job.state not in ENDED:
         return job.state, None
     if job.state is not State.SUCCEEDED:
         raise JobNotSucceeded(job.id, job.state.value, job.error or job.reason)

@@ -14,11 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from leasehold.domain.groups import GroupState
 from leasehold.domain.job import Job as StoredJob
-from leasehold.domain.job import Question as JobQuestion
+from leasehold.domain.questions import Question as JobQuestion
 from leasehold.domain.records import Cause
-from leasehold.domain.states import State
+from leasehold.domain.states import ENDED, State
 from leasehold.operations import jobs, questions
-from leasehold.operations.watch import ENDED_STATES
 from leasehold.surfaces.guard import Caller
 from leasehold.threads import to_thread
 
@@ -158,7 +157,7 @@ def job_of(caller: Caller, job: StoredJob) -> Job:
             found.result = json.loads(text)
     if state is State.WAITING:
         found.questions = [question_of(one) for one in open_questions(caller, job)]
-    if state not in ENDED_STATES:
+    if state not in ENDED:
         found.next_poll_s = poll_after(job)
     found.hint = found.hint or _hint(found)
     return found
@@ -205,7 +204,7 @@ def _hint(job: Job) -> str | None:
 
 # -- waiting -----------------------------------------------------------------------------------------------------------
 
-SETTLED = ENDED_STATES | {State.WAITING, State.PAUSED}
+SETTLED = {*ENDED, State.WAITING, State.PAUSED}
 """States that a job does not leave by itself."""
 
 

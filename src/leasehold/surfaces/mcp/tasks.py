@@ -34,7 +34,8 @@ from mcp_types import Tool as Listed
 from pydantic import Field
 
 from leasehold.domain.errors import InvalidInput, InvalidState, JobNotFound
-from leasehold.domain.job import Job, Question
+from leasehold.domain.job import Job
+from leasehold.domain.questions import Question
 from leasehold.domain.records import TaskCard
 from leasehold.domain.states import State
 from leasehold.operations import jobs, questions

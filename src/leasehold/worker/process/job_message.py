@@ -16,7 +16,8 @@ from leasehold.domain.checks.times import seconds
 from leasehold.domain.errors import InvalidTask
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Grant
-from leasehold.domain.outcome import Breached, Failure, Outcome, QuestionAsked, Snoozed, Stopped, Success
+from leasehold.domain.outcome import Breached, Failure, Outcome, Snoozed, Stopped, Success
+from leasehold.domain.questions import QuestionAsked
 from leasehold.run.middleware import Middlewares
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import Retry, TaskSettings

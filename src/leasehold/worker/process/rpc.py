@@ -22,8 +22,8 @@ from pydantic import TypeAdapter
 from leasehold.domain import errors, signals
 from leasehold.domain.budgets import BudgetLine, Spend, Spending
 from leasehold.domain.errors import InvalidInput, LeaseLost, Portable, StoreError, rebuilt
-from leasehold.domain.job import Question
 from leasehold.domain.limits import DefaultLimit
+from leasehold.domain.questions import Question
 from leasehold.domain.records import ParentResult, Relative
 from leasehold.domain.signals import StopRequested
 from leasehold.domain.stream import LOG
@@ -225,7 +225,7 @@ class Link:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._numbers = itertools.count(1)
-        self._request: dict[int, Future[Any]] = {}
+        self._waiting: dict[int, Future[Any]] = {}
         self._stop_requested = False
         self._on_stop: Callable[[], None] | None = None
         self._lock = threading.Lock()
@@ -246,7 +246,7 @@ class Link:
 
     def ask(self, verb: str, *args: Any) -> Any:
         number = next(self._numbers)
-        answer = self._request[number] = Future[Any]()
+        answer = self._waiting[number] = Future[Any]()
         self.send({"ask": number, "verb": verb, "args": args})
         return answer.result()
 
@@ -256,9 +256,9 @@ class Link:
             if number == 0:
                 self._stop()
             elif error is not None:
-                self._request.pop(number).set_exception(error)
+                self._waiting.pop(number).set_exception(error)
             else:
-                self._request.pop(number).set_result(answer)
+                self._waiting.pop(number).set_result(answer)
         # The worker is gone, or cannot be reached: no result would arrive.
         os._exit(CUT_OFF)
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from starlette.exceptions import HTTPException
 
-from leasehold.domain.bulk import BulkRefusal, BulkRequest
+from leasehold.domain.bulk import BulkRequest, BulkTally
 from leasehold.domain.errors import InvalidInput, LeaseholdError
 from leasehold.domain.job import Job
 from leasehold.domain.states import State
@@ -31,7 +31,6 @@ JOBS_A_PART = 500
 """Jobs that are changed between two checks for a stop."""
 RUNS_AT_ONCE = 4
 RUNS_KEPT = 50
-MOST_REFUSALS = 20
 
 
 @dataclass
@@ -49,13 +48,12 @@ class BulkRun:
     """The address of the page that started it."""
     began: float = field(default_factory=time.time)
     ended: float | None = None
-    matched: int = 0
-    changed: int = 0
-    moved_on: int = 0
-    refused: dict[tuple[str, str | None], BulkRefusal] = field(default_factory=dict)
     problem: str = ""
     """The reason why it ended early."""
     stop: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.tally = BulkTally(self.request)
 
     @property
     def queue(self) -> str | None:
@@ -69,11 +67,12 @@ class BulkRun:
     @property
     def done(self) -> int:
         """Jobs whose outcome is known."""
-        return self.changed + self.moved_on + sum(one.jobs for one in self.refused.values())
+        refused = sum(one.jobs for one in self.tally.refused.values())
+        return self.tally.changed + self.tally.moved_on + refused
 
     def watch(self, job_id: str, outcome: Job | LeaseholdError) -> None:
         if isinstance(outcome, Job):
-            self.changed += 1
+            self.tally.changed += 1
 
     def go(self, operations: Operations) -> None:
         try:
@@ -86,26 +85,13 @@ class BulkRun:
     def _go(self, operations: Operations) -> None:
         request, left = self.request, self.request.limit
         while not self.stop.is_set():
-            before = self.changed
             report = operations.bulk(replace(request, limit=min(JOBS_A_PART, left)), self.watch)
-            self.changed = before + report.changed
-            self.matched += report.matched
-            self.moved_on += report.moved_on
-            for one in report.refused:
-                self._refuse(one)
+            self.tally.add(replace(report, changed=0))  # `watch` has counted them
             left -= report.matched
             if report.next is None or left <= 0:
                 return
             request = replace(request, cursor=report.next)
         self.problem = "Stopped by hand. The remaining jobs were not changed."
-
-    def _refuse(self, one: BulkRefusal) -> None:
-        key = (one.error, one.state)
-        before = self.refused.get(key)
-        if before is not None:
-            self.refused[key] = replace(before, jobs=before.jobs + one.jobs)
-        elif len(self.refused) < MOST_REFUSALS:
-            self.refused[key] = one
 
 
 class BulkRuns:

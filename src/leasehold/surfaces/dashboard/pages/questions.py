@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.frozen import frozen
-from leasehold.domain.job import Question
-from leasehold.domain.records import OpenQuestion
+from leasehold.domain.questions import OpenQuestion, Question
 from leasehold.domain.states import State
 from leasehold.operations import questions
 from leasehold.surfaces.dashboard.page import DashboardPage, Done, action_of

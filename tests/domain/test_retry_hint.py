@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from leasehold.domain.capacity import LONGEST_HINT, SHORTEST_HINT, RunningJob, retry_hint
+from leasehold.domain.errors import RunningJob
+from leasehold.domain.limits import LONGEST_HINT, SHORTEST_HINT, retry_hint
 from leasehold.testing import START
 
 

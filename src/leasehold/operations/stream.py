@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from leasehold.domain.errors import JobNotFound, WaitTimedOut
 from leasehold.domain.job import Job
 from leasehold.domain.poll import Poll
-from leasehold.domain.states import State
+from leasehold.domain.states import ENDED, State
 from leasehold.domain.stream import STATE, Update, UpdatePage
 from leasehold.operations import jobs
 from leasehold.operations.arguments import checked_job_id
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 PAGE = 500
 FIRST_READ_AFTER, SLOWEST_READ_EVERY = 0.1, 1.0
-ENDED_STATES = frozenset({State.SUCCEEDED, State.FAILED, State.TIMED_OUT, State.CANCELLED})
 
 RESULT_FIRST_AFTER, RESULT_SLOWEST_EVERY = 0.02, 0.5
 """Seconds between two reads of a job whose result is awaited."""
@@ -67,7 +66,7 @@ class Watch:
             self._reported = now
             data = {"state": seen.state.value, "attempt": seen.attempt}
             updates.append(Update(self._since, STATE, data, attempt=seen.attempt))
-        self.over = seen.state in ENDED_STATES
+        self.over = seen.state in ENDED
         if updates:
             self._poll.again()
         if not self.over:
@@ -105,13 +104,13 @@ class WatchOperations(LocalOperator):
 
     def ended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]:
         poll = Poll(RESULT_FIRST_AFTER, RESULT_SLOWEST_EVERY, time.monotonic, timeout)
-        while (row := self.call(jobs.get, job_id)).state not in ENDED_STATES:
+        while (row := self.call(jobs.get, job_id)).state not in ENDED:
             time.sleep(_pause(poll, row, timeout))
         return row, self._result_of(row)
 
     async def aended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]:
         poll = Poll(RESULT_FIRST_AFTER, RESULT_SLOWEST_EVERY, time.monotonic, timeout)
-        while (row := await to_thread(self.call, jobs.get, job_id)).state not in ENDED_STATES:
+        while (row := await to_thread(self.call, jobs.get, job_id)).state not in ENDED:
             await asyncio.sleep(_pause(poll, row, timeout))
         return row, row.result if row.result_ref is None else await to_thread(self._result_of, row)
 
