@@ -253,7 +253,7 @@ def test_an_id_that_names_no_job_is_not_found_by_the_other_verbs_either(store):
 @pytest.mark.parametrize("before", ["x", "'; DROP TABLE job; --"])
 def test_a_malformed_cursor_is_refused_by_name(store, before):
     with pytest.raises(InvalidInput) as refusal:
-        store.list_jobs(before=before)
+        store.list_jobs(cursor=before)
     assert refusal.value.field == "cursor"
 
 

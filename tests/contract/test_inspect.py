@@ -65,7 +65,7 @@ def test_pages_follow_each_other_without_gap_or_overlap_whatever_arrives_meanwhi
     ids = [put(store).id for _ in range(7)]
     found, before = [], None
     while True:
-        page = store.list_jobs(limit=3, before=before)
+        page = store.list_jobs(limit=3, cursor=before)
         found += _ids(page)
         put(store)
         if page.next is None:
@@ -156,7 +156,7 @@ def test_a_filtered_list_has_pages_too(store):
     wanted = [job_id for job_id in ids if store.get(job_id).task == "a"][::-1]
     first = store.list_jobs(Filter(task="a"), limit=2)
     assert _ids(first) == wanted[:2]
-    rest = store.list_jobs(Filter(task="a"), limit=10, before=first.next)
+    rest = store.list_jobs(Filter(task="a"), limit=10, cursor=first.next)
     assert (_ids(rest), rest.next) == (wanted[2:], None)
 
 
@@ -170,7 +170,7 @@ def test_a_list_goes_on_behind_a_job_that_was_pruned_meanwhile(store, clock):
         store.retry(job_id, new_id())
     kept = [put(store, after=(job_id,)) for job_id in ids[:3]]
     assert store.prune(50).deleted == 3
-    rest = store.list_jobs(before=first.next)
+    rest = store.list_jobs(cursor=first.next)
     assert _ids(rest) == ids[2::-1]
     assert len(kept) == 3
 
@@ -191,7 +191,7 @@ def test_what_no_index_serves_is_looked_for_in_windows(store, clock, monkeypatch
             wanted.append(job.id)
     pages, before = [], None
     while True:
-        page = store.list_jobs(Filter(**{of: "rare"}, states=states), limit=2, before=before)
+        page = store.list_jobs(Filter(**{of: "rare"}, states=states), limit=2, cursor=before)
         pages.append(_ids(page))
         if page.next is None:
             break
@@ -208,7 +208,7 @@ def test_a_tag_on_many_jobs_is_looked_for_in_windows_too(store, monkeypatch):
     monkeypatch.setattr(inspect, "WINDOW", 4)
     found, before = [], None
     while True:
-        page = store.list_jobs(Filter(tag="t"), limit=3, before=before)
+        page = store.list_jobs(Filter(tag="t"), limit=3, cursor=before)
         found += _ids(page)
         if page.next is None:
             break

@@ -42,7 +42,7 @@ def calls(ids: list[str]) -> list[Call]:
         Call("read_progress", {"id": ids[3]}),
         Call("read_logs", {"id": ids[3]}),
         Call("list_emitted", {"ids": ids[:RUNNING], "limit": 5}),
-        Call("list_group_runs", {"name": "g", "tasks": None, "limit": 100}),
+        Call("list_group_running", {"name": "g", "tasks": None, "limit": 100}),
         Call("group_notes", {"names": ["g", "other"]}),
         Call("prune_updates", {"ids": ids[:1]}),
     ]

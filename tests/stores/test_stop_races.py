@@ -101,7 +101,14 @@ def test_after_a_stop_with_a_hold_nothing_of_the_group_is_left_to_run(
     print(f"\n{backend.name}, {mode}: {dict(status.counts['work'])}, {sum(refused)} enqueued, {report}")
 
 
-def test_a_run_that_ends_with_a_follow_up_between_search_and_stop_leaves_none_behind(backend: Backend):
+@pytest.mark.parametrize(
+    ("scope", "counted"),
+    [({"queue": "default"}, {"work": {State.QUEUED: 1}}), ({"group": "g"}, {})],
+    ids=["found by another pass", "cancelled as it was stored"],
+)
+def test_a_run_that_ends_with_a_follow_up_between_search_and_stop_leaves_none_behind(
+    backend: Backend, scope: dict[str, str], counted: dict[str, dict[State, int]]
+):
     """The pass that found the job has stopped nothing, and yet it is not the last."""
     store = backend.open()
     store.enqueue([first := new_job(group="g")])
@@ -114,6 +121,6 @@ def test_a_run_that_ends_with_a_follow_up_between_search_and_stop_leaves_none_be
                 store.settle([Ending(grant.id, grant.token, Success("1", None, (follow_up,)))])
             return super()._stop(ids)
 
-    report = Late(store, StopRequest(group="g", mode="full"), {}).begin().wait()
+    report = Late(store, StopRequest(**scope, mode="full"), {}).begin().wait()
     assert store.get(follow_up.id).state is State.CANCELLED
-    assert report.cancelled_counts == {"work": {State.QUEUED: 1}}
+    assert report.cancelled_counts == counted

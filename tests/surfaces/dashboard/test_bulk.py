@@ -97,7 +97,7 @@ def test_jobs_are_snoozed(app: Leasehold, operator: Viewer):
 def test_what_destroys_is_marked_in_the_list(app: Leasehold, operator: Viewer):
     app.enqueue("add", {"a": 1})
     marked = re.findall(r'class="button danger" href="/bulk\?verb=(\w+)"', operator.page("/jobs"))
-    assert marked == ["cancel", "interrupt"]
+    assert marked == ["cancel"]
 
 
 def test_an_unknown_verb_or_run_is_told(operator: Viewer):
