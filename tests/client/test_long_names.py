@@ -17,7 +17,7 @@ def app_settings():
 
 
 @pytest.fixture
-def page_request(app):
+def visit_page(app):
     @app.task(
         lane="{url}",
         unique="{url}",
@@ -25,16 +25,16 @@ def page_request(app):
         slots={"host:{url}": Slot(limit=1)},
         rate=Rate("{url}", "60/min"),
     )
-    def page_request(url: str) -> None: ...
+    def visit_page(url: str) -> None: ...
 
-    return page_request
+    return visit_page
 
 
 pytestmark = pytest.mark.parametrize("backend", ["sqlite", "postgres"], indirect=True)
 
 
-def test_a_long_name_is_shown_whole(app, page_request):
-    job = page_request.enqueue(URL)
+def test_a_long_name_is_shown_whole(app, visit_page):
+    job = visit_page.enqueue(URL)
     row = job.refresh().__row__
     assert (row.lane, row.unique_key, row.tags) == (URL, URL, (f"page:{URL}",))
     (listed,) = app.jobs().jobs
@@ -44,18 +44,18 @@ def test_a_long_name_is_shown_whole(app, page_request):
     assert job.cancel().__row__.lane == URL
 
 
-def test_names_that_differ_only_at_their_ends_are_two_names(app, page_request):
+def test_names_that_differ_only_at_their_ends_are_two_names(app, visit_page):
     first, second, again = (
-        page_request.enqueue(URL + "1"),
-        page_request.enqueue(URL + "2"),
-        page_request.enqueue(URL + "1"),
+        visit_page.enqueue(URL + "1"),
+        visit_page.enqueue(URL + "2"),
+        visit_page.enqueue(URL + "1"),
     )
     assert first.id != second.id
     assert (again.id, again.created) == (first.id, False)
 
 
-def test_a_job_is_found_and_steered_by_its_whole_name(app, page_request):
-    job, other = page_request.enqueue(URL), page_request.enqueue("short")
+def test_a_job_is_found_and_steered_by_its_whole_name(app, visit_page):
+    job, other = visit_page.enqueue(URL), visit_page.enqueue("short")
     assert [one.id for one in app.jobs(lane=URL).jobs] == [job.id]
     assert [one.id for one in app.jobs(tag=f"page:{URL}").jobs] == [job.id]
     app.slots.set(f"host:{URL}", 0)
@@ -66,16 +66,16 @@ def test_a_job_is_found_and_steered_by_its_whole_name(app, page_request):
     assert (job.refresh().state, other.refresh().state) == ("cancelled", "queued")
 
 
-def test_whoever_holds_a_long_key_is_named_with_it(app, page_request):
-    holder = page_request.enqueue(URL)
+def test_whoever_holds_a_long_key_is_named_with_it(app, visit_page):
+    holder = visit_page.enqueue(URL)
     with pytest.raises(DuplicateJob) as caught:
-        page_request.using(on_duplicate="raise").enqueue(URL)
+        visit_page.using(on_duplicate="raise").enqueue(URL)
     assert (caught.value.job_id, caught.value.unique_key) == (holder.id, URL)
 
 
-def test_names_up_to_the_limit_are_kept_as_they_are(app, page_request, backend):
+def test_names_up_to_the_limit_are_kept_as_they_are(app, visit_page, backend):
     name = "x" * (LONGEST_NAME - len("page:"))
-    page_request.enqueue(name)
+    visit_page.enqueue(name)
     assert backend.query("SELECT count(*) FROM leasehold.long_name") == [(0,)]
     assert storable_name("x" * LONGEST_NAME, "lane") == "x" * LONGEST_NAME
     assert len(storable_name("x" * (LONGEST_NAME + 1), "lane")) <= LONGEST_NAME

@@ -39,8 +39,8 @@ class Group:
         `since`, it returns at once if the version has changed or no job of the group is live, else at the next change,
         else after `wait` with `changed=False`. Without `since` it waits for the next change after the call.
 
-        With `partial=True` the status also has the progress and the updates of running jobs (`running`), and these end the
-        wait too, at most twice a second. Pass `noted` of the earlier status as well."""
+        With `partial=True` the status also has the progress and the updates of running jobs (`running`), and these end
+        the wait too, at most twice a second. Pass `noted` of the earlier status as well."""
         return self._operator.group_status(
             StatusRequest(group=self.name, wait=wait, since=since, tasks=tasks, partial=partial, noted=noted)
         )

@@ -66,7 +66,7 @@ def _a_lane_that_halts(play: Stage, folder: Path) -> None:
     from leasehold.demo import tasks
 
     play.scene("2. A lane: target-1 is visited one page at a time, in order")
-    pages = [tasks.page_request.enqueue(target=1, page=page) for page in ("home", "account", "orders")]
+    pages = [tasks.visit_page.enqueue(target=1, page=page) for page in ("home", "account", "orders")]
     _, account, orders = pages
     failed = play.wait(account, lambda row: row.state == "failed")
     lanes = {lane.lane: lane for lane in play.app.lanes.list()}

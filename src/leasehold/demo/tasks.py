@@ -55,7 +55,7 @@ def fetch_prices(shop: str) -> int:
 
 
 @app.task(lane="target-{target}")
-async def page_request(target: int, page: str) -> str:
+async def visit_page(target: int, page: str) -> str:
     """Run one at a time and in order per target; a failure halts the lane."""
     await asyncio.sleep(0.3)
     if page == "account" and not _folder().joinpath("logged-in").exists():
