@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import secrets
+import select
 import sqlite3
+import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,6 +79,9 @@ class Backend:
     url: str
     schema: str = "leasehold"
     _opened: list[JobStore] = field(default_factory=list)
+    keeps_session: bool = False
+    """To open a session of PostgreSQL takes longer than most looks at its tables."""
+    _kept: tuple[Any, int] | None = None
 
     def open(self, clock: Clock | None = None, results: str | None = None) -> JobStore:
         """Another store on this database, as another process would have. Without a clock: the database's own."""
@@ -91,13 +99,34 @@ class Backend:
                     return connection.execute(text.replace("leasehold.", "leasehold_"), values).fetchall()
             finally:
                 connection.close()
-        import psycopg
-
-        with psycopg.connect(self.url, autocommit=True) as connection:
+        with self._session() as connection:
             cursor = connection.execute(
                 text.replace("leasehold.", f'"{self.schema}".').replace("?", "%s").encode(), values or None
             )
             return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def _session(self) -> Iterator[Any]:
+        """A session of PostgreSQL to look with; with `keeps_session` the same one for all looks of the main thread.
+        One that the server has ended is replaced."""
+        import psycopg
+
+        if not self.keeps_session or threading.current_thread() is not threading.main_thread():
+            with psycopg.connect(self.url, autocommit=True) as connection:
+                yield connection
+            return
+        kept, pid = self._kept or (None, 0)
+        if kept is None or pid != os.getpid() or select.select([kept], [], [], 0)[0]:
+            self.close_session()
+            kept = psycopg.connect(self.url, autocommit=True, prepare_threshold=None)
+            self._kept = kept, os.getpid()
+        yield kept
+
+    def close_session(self) -> None:
+        kept, pid = self._kept or (None, 0)
+        if kept is not None and pid == os.getpid():
+            kept.close()
+        self._kept = None
 
     def empty(self) -> None:
         """On PostgreSQL in one go: a connection for each table would take longer than most tests."""

@@ -192,9 +192,10 @@ def _sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def _postgres_backend(postgres_url: str) -> Backend:
+def _postgres_backend(postgres_url: str) -> Iterator[Backend]:
     """Making the schema takes longer than most tests, so it is made once and emptied between them."""
-    backend = Backend("postgres", postgres_url, "shared")
+    backend = Backend("postgres", postgres_url, "shared", keeps_session=True)
     backend.open().upgrade()
     backend.close_opened()
-    return backend
+    yield backend
+    backend.close_session()
