@@ -18,7 +18,7 @@ MAKE_VARIABLE = "MAKELEVEL"
 
 
 def play() -> int:
-    """Run the demo. Returns the exit code: 1 if one of the demo's claims did not come true."""
+    """Run the demo. Returns the exit code: 1 if a check of the demo failed."""
     import signal
     import tempfile
 
@@ -37,7 +37,7 @@ def _play(folder: Path) -> int:
         play.scene("Leasehold: jobs in your database, leases on them, nothing else to run")
         play.say(f"database: {app.__internals__.store.label}")
         pids = (play.start_worker(), play.start_worker())
-        play.claim(play.workers_are_up(2), f"two workers are up: processes {pids[0]} and {pids[1]}")
+        play.check(play.workers_are_up(2), f"two workers are up: processes {pids[0]} and {pids[1]}")
         if not play.broken:
             _work_and_retries(play)
             _a_lane_that_halts(play, folder)
@@ -53,10 +53,10 @@ def _work_and_retries(play: Stage) -> None:
     flaky = tasks.fetch_prices.enqueue(shop="example.org")
     agent = tasks.research.enqueue(question="Who keeps the lease?")
     done = play.wait(agent, lambda row: row.state == "succeeded")
-    play.claim(done, "the research has run to its end")
+    play.check(done, "the research has run to its end")
     done = play.wait(flaky, lambda row: row.state == "succeeded")
     events = play.history(flaky)
-    play.claim(
+    play.check(
         done and flaky.attempt == 3 and events == ["failed", "failed"],
         "the flaky call failed twice, was retried by itself, and succeeded",
     )
@@ -71,9 +71,9 @@ def _a_lane_that_halts(play: Stage, folder: Path) -> None:
     failed = play.wait(account, lambda row: row.state == "failed")
     lanes = {lane.lane: lane for lane in play.app.lanes.list()}
     halted = "target-1" in lanes and lanes["target-1"].job_id == account.id
-    play.claim(failed and halted, "the lane stands still behind the page that failed")
+    play.check(failed and halted, "the lane stands still behind the page that failed")
     play.why(orders)
-    play.claim(orders.refresh().state == "queued", "the page after it waits")
+    play.check(orders.refresh().state == "queued", "the page after it waits")
     folder.joinpath("logged-in").touch()
     play.say("someone logs in again, and resumes the lane:")
     play.show_command(
@@ -82,7 +82,7 @@ def _a_lane_that_halts(play: Stage, folder: Path) -> None:
     done = play.wait(orders, lambda row: row.state == "succeeded")
     ends = [page.refresh().__row__.finished_at for page in pages]
     order = [end for end in ends if end is not None]
-    play.claim(
+    play.check(
         done and len(order) == len(pages) and order == sorted(order), "all three pages were visited, in order"
     )
 
@@ -95,22 +95,22 @@ def _a_worker_that_dies(play: Stage) -> None:
     job = tasks.crawl.enqueue(site="example.org")
     play.wait(job, lambda row: row.state == "running" and _age(row.started_at) > 1.2)
     victim = pid_of(job.__row__)
-    play.claim(victim is not None and play.kill(victim), f"kill -9 {victim}: the worker is gone")
+    play.check(victim is not None and play.kill(victim), f"kill -9 {victim}: the worker is gone")
     play.why(job)
     taken = play.wait(job, lambda row: row.attempt == 2 and row.state == "running")
     successor = pid_of(job.__row__)
-    play.claim(taken and successor not in (None, victim), f"worker {successor} has taken the job over")
+    play.check(taken and successor not in (None, victim), f"worker {successor} has taken the job over")
     done = play.wait(job, lambda row: row.state == "succeeded")
-    play.claim(
+    play.check(
         done and play.history(job) == ["lost"], "it ran to its end, and its history says why it ran twice"
     )
 
 
 def _the_end(play: Stage) -> None:
     play.scene("4. SIGTERM: the worker that is left drains and leaves")
-    play.claim(play.drain(), "it left with exit code 0")
+    play.check(play.drain(), "it left with exit code 0")
     counts = {state.value: count for state, count in play.app.count().items() if count}
-    play.claim(counts == {"succeeded": 6}, f"in the database: {counts}")
+    play.check(counts == {"succeeded": 6}, f"in the database: {counts}")
 
 
 def _age(since: datetime | None) -> float:
@@ -119,7 +119,7 @@ def _age(since: datetime | None) -> float:
 
 def _verdict(broken: list[str]) -> int:
     if broken:
-        print(f"\nThe demo did not go as planned: {len(broken)} of its claims did not come true.")
+        print(f"\nThe demo did not go as planned: {len(broken)} of its checks failed.")
         return Exit.JOB_FAILED
     print("\nThat was all of it: one file and two processes, both gone again. Next: leasehold --help")
     print(f"In a browser: {_dashboard_command()}")

@@ -1,4 +1,4 @@
-"""Runs the demo's workers, prints its text, and checks its claims."""
+"""Runs the demo's workers, prints its text, and checks what it promises."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Stage:
         self._console = render.console()
         self._started = time.monotonic()
         self.broken: list[str] = []
-        """Claims that did not come true."""
+        """What did not happen."""
 
     # -- output --------------------------------------------------------------------------------------------------
     def scene(self, title: str) -> None:
@@ -51,8 +51,8 @@ class Stage:
         self._print(f"  $ leasehold {command}", "dim")
         self._print(f"    {render.clean(text)}")
 
-    def claim(self, true: bool, text: str) -> None:
-        """Print a claim as true or, if it is not, as broken."""
+    def check(self, true: bool, text: str) -> None:
+        """Print what should have happened, and whether it did."""
         if true:
             self._print(f"  ✓ {text}", "green")
         else:
