@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from leasehold.domain.stream import Note, RunNotes
 from leasehold.operations.verb import VERBS
 from leasehold.surfaces.cli.main import command
@@ -101,6 +103,9 @@ def test_jobs_are_snoozed_by_id_and_by_filter(app, here):
     assert here("jobs", "show", one.id, "--json").json["available_at"] == "2099-01-02T03:04:05Z"
     assert here("jobs", "snooze", "--queue", "q1", "--until", "2099-01-02", "--yes").code == 0
     assert two.refresh().available_at.year >= 2098
+    before = app.__internals__.operations.now()
+    assert here("jobs", "snooze", one.id, "--until", "2h").code == 0
+    assert timedelta(hours=2) <= one.refresh().available_at - before < timedelta(hours=3)
     missing = here("jobs", "snooze", one.id)
     assert (missing.code, missing.err.startswith("error: until: is missing")) == (2, True)
     assert here("jobs", "snooze", "--all", "--dry-run").code == 0

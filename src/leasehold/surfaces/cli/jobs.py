@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypedDict
 
 import typer
 
 from leasehold.domain.checks.times import seconds
-from leasehold.domain.errors import InvalidInput, JobNotSucceeded, ResultMissing
+from leasehold.domain.errors import JobNotSucceeded, ResultMissing
 from leasehold.domain.records import Filter
 from leasehold.domain.search import Search
 from leasehold.domain.states import State, checked_states
@@ -112,20 +111,10 @@ class Between(TypedDict):
 
 def _between(since: str | None, until: str | None, now: Callable[[], datetime]) -> Between:
     """Parse both times: a duration ago, or an instant. `now` reads the database's clock, only for a duration."""
-    return {"since": _instant(since, "since", now), "until": _instant(until, "until", now)}
-
-
-def _instant(text: str | None, field: str, now: Callable[[], datetime]) -> datetime | None:
-    if text is None:
-        return None
-    with contextlib.suppress(InvalidInput):
-        return instant(text, field)
-    try:
-        return now() - timedelta(seconds=seconds(text, field))
-    except (InvalidInput, OverflowError):
-        raise InvalidInput(
-            field, f"{text!r} is not a time", "say how long ago, such as 2h, or when: 2026-10-12T08:00"
-        ) from None
+    return {
+        "since": None if since is None else instant(since, "since", now, ago=True),
+        "until": None if until is None else instant(until, "until", now, ago=True),
+    }
 
 
 def _columns(jobs: Sequence[Summary]) -> render.Columns[Summary]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
+from leasehold.domain.checks.times import seconds
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import Job
 from leasehold.operations.arguments import Instant
@@ -178,6 +180,8 @@ def parameter_of(verb: Verb[..., Any], one: Param, *, as_option: bool = False) -
         help, metavar = f"{', '.join(get_args(kind)[:-1])} or {get_args(kind)[-1]}.", one.public.upper()
     elif one.public in SHARED and not one.required:
         return _parameter(one.name, SHARED[one.public], one.default)
+    if kind is INSTANT:
+        help = f"{help or 'Until when.'} Such as 2h, from now, or 2026-10-12T08:00."
     plain: Any = kind if kind in PLAIN else list[str] if _is_amounts(kind) else str
     if is_argument:
         help = f"The {verb.name.partition('.')[0]}'s name." if one.name == "name" else help
@@ -208,18 +212,23 @@ def value_of(call: CommandCall, verb: Verb[..., Any], one: Param, typed: Any) ->
     if not isinstance(typed, str):
         return typed
     if kind is INSTANT:
-        return instant(typed, one.public)
+        return instant(typed, one.public, call.operations.now)
     if get_origin(kind) is dict:
         return json_object(typed, one.public)
     return _json_or_text(typed) if kind is Any else typed
 
 
-def instant(text: str, field: str) -> datetime:
-    """The time from text. Without a time zone it is local time, as in our lists."""
-    try:
+def instant(text: str, field: str, now: Callable[[], datetime], *, ago: bool = False) -> datetime:
+    """The time from text: an instant, in local time without a time zone, as in our lists; or a duration from now, or
+    ago. `now` reads the database's clock, only for a duration."""
+    with contextlib.suppress(ValueError, OverflowError):
         return datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError):
-        raise InvalidInput(field, f"{text!r} is not a time", "write 2026-10-12T08:00") from None
+    try:
+        span = timedelta(seconds=seconds(text, field))
+        return now() - span if ago else now() + span
+    except (InvalidInput, OverflowError):
+        remedy = f"say how long {'ago' if ago else 'from now'}, such as 2h, or when: 2026-10-12T08:00"
+        raise InvalidInput(field, f"{text!r} is not a time", remedy) from None
 
 
 def json_object(text: str, field: str) -> dict[str, Any]:
