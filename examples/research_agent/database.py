@@ -83,6 +83,13 @@ def execute(connection: Any, statement: str, values: Sequence[Any] = ()) -> list
     return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
 
 
+def execute_many(connection: Any, statement: str, rows: Sequence[Sequence[Any]]) -> None:
+    """One statement for many rows, without a round trip for each: a transaction that ends a job has five seconds."""
+    if not isinstance(connection, sqlite3.Connection):
+        statement = statement.replace("?", "%s")
+    connection.cursor().executemany(statement, [tuple(row) for row in rows])
+
+
 def read(statement: str, values: Sequence[Any] = ()) -> list[Row]:
     with transaction() as connection:
         return execute(connection, statement, values)

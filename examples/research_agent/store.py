@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .database import execute
+from .database import execute, execute_many
 from .engines import FoundPaper
 from .fetching import Fetched, domain_of
 from .text import claims_of, fragments_of, make_id
@@ -48,19 +48,22 @@ def _store_text(connection: Any, task_id: str, job_id: str, url: str, text: str)
             )
 
 
-def store_embedding(connection: Any, fragment_id: str, embedding: list[float]) -> None:
-    rounded = json.dumps([round(x, 5) for x in embedding])
-    execute(connection, "UPDATE fragments SET embedding = ? WHERE fragment_id = ?", (rounded, fragment_id))
+def store_embeddings(connection: Any, vectors: list[tuple[str, list[float]]]) -> None:
+    rows = [(json.dumps([round(x, 5) for x in vector]), fragment_id) for fragment_id, vector in vectors]
+    execute_many(connection, "UPDATE fragments SET embedding = ? WHERE fragment_id = ?", rows)
 
 
-def store_edge(connection: Any, task_id: str, job_id: str, edge: tuple[str, str, str, float]) -> None:
-    """`INSERT OR IGNORE`, in the words of both databases."""
-    fragment_id, claim_id, relation, score = edge
-    execute(
+def store_edges(connection: Any, task_id: str, job_id: str, edges: list[tuple[str, str, str, float]]) -> None:
+    """`INSERT OR IGNORE`, in the words of both databases. Sorted: jobs that store the same edges at the same time wait
+    for each other in one order."""
+    execute_many(
         connection,
         "INSERT INTO edges (fragment_id, claim_id, task_id, job_id, relation, score) VALUES (?, ?, ?, ?, ?, ?)"
         " ON CONFLICT DO NOTHING",
-        (fragment_id, claim_id, task_id, job_id, relation, score),
+        [
+            (fragment, claim, task_id, job_id, relation, score)
+            for fragment, claim, relation, score in sorted(edges)
+        ],
     )
 
 

@@ -25,7 +25,7 @@ from .settings import (
     SLOT_LIMITS,
     VERIFY_NLI_PRIORITY,
 )
-from .store import store_citations, store_edge, store_embedding, store_papers
+from .store import store_citations, store_edges, store_embeddings, store_papers
 from .text import embed as vector_of
 from .text import similarity
 from .vectors import index_of
@@ -111,8 +111,7 @@ def verify_nli(ctx: SyncContext, task_id: str) -> dict[str, int]:
                 found = judge.judge(str(near["text"]), text)
                 edges.append((fragment_id, claim_id, found.relation, found.score))
     with ctx.complete({"claims": len(claims), "judged": len(edges)}) as tx:
-        for edge in edges:
-            store_edge(tx.connection, task_id, ctx.job_id, edge)
+        store_edges(tx.connection, task_id, ctx.job_id, edges)
     return {}
 
 
@@ -124,8 +123,7 @@ def embed(ctx: SyncContext, task_id: str) -> int:
     )
     vectors = [(fragment_id, vector_of(text)) for fragment_id, text in found]
     with ctx.complete(len(vectors)) as tx:
-        for fragment_id, vector in vectors:
-            store_embedding(tx.connection, fragment_id, vector)
+        store_embeddings(tx.connection, vectors)
     return 0
 
 
@@ -139,9 +137,10 @@ def nli(ctx: SyncContext, task_id: str, citing_id: str, cited_id: str) -> int:
         " AND c.domain <> f.domain",
         (cited_id, task_id, citing_id),
     )
+    edges: list[tuple[str, str, str, float]] = []
+    for fragment_id, fragment, claim_id, claim in pairs:
+        found = judge.judge(fragment, claim)
+        edges.append((fragment_id, claim_id, found.relation, found.score))
     with ctx.complete(len(pairs)) as tx:
-        for fragment_id, fragment, claim_id, claim in pairs:
-            found = judge.judge(fragment, claim)
-            edge = (fragment_id, claim_id, found.relation, found.score)
-            store_edge(tx.connection, task_id, ctx.job_id, edge)
+        store_edges(tx.connection, task_id, ctx.job_id, edges)
     return 0

@@ -20,6 +20,8 @@ from tests.workers import until
 NAMES = [f"t{number}" for number in range(50)]
 LOUD, QUIET = NAMES[0], NAMES[1:25]
 NOISE = 20_000
+CONNECTIONS = 8 + 3
+"""The pool of an app, and what a worker has beside it: for its leases, its wake-ups, and one more."""
 
 pytestmark = [pytest.mark.timeout(420)]
 
@@ -35,46 +37,45 @@ def app(app: Leasehold) -> Iterator[Leasehold]:
 
 @pytest.mark.slow(8)
 def test_fifty_tenants_are_served_fairly_and_cost_what_one_does(app: Leasehold, backend: Backend):
-    started: dict[str, float] = {}
+    started: dict[str, int] = {}
+    """Each job, and how many had started before it."""
 
     @app.task
     async def note(ctx: Context) -> None:
-        started[ctx.job_id] = time.monotonic()
+        started[ctx.job_id] = len(started)
         await asyncio.sleep(0.02)
 
-    def median_wait() -> float:
-        """Of one job of each of the quiet ones, from its enqueue to its start."""
-        waits = []
+    def overtaken_by() -> float:
+        """How many jobs start between the enqueue and the start of a quiet tenant's job; the median of all of them."""
+        before = []
         for name in QUIET:
-            asked_at = time.monotonic()
             job = note.using(tenant=name).enqueue()
+            stored_at = len(started)
             while job.id not in started:
                 time.sleep(0.0005)
-            waits.append(started[job.id] - asked_at)
-        return statistics.median(waits)
+            before.append(started[job.id] - stored_at)
+        return statistics.median(before)
 
-    async def measured() -> tuple[float, float]:
+    async def measured() -> float:
         async with app.worker(tenants=[LOUD], retention=None):
             await asyncio.to_thread(note.using(tenant=LOUD).enqueue)
             await until(lambda: len(started) == 1)
-            of_one = connections(backend), threading.active_count()
+            threads = threading.active_count()
         async with app.worker(tenants="all", retention=None):
-            await asyncio.to_thread(median_wait)  # everything is open and warm
-            alone = await asyncio.to_thread(median_wait)
+            await asyncio.to_thread(overtaken_by)  # everything is open and warm
             loud = note.using(tenant=LOUD)
             await asyncio.to_thread(loud.enqueue_many, ({} for _ in range(NOISE)))
             await until(lambda: app.tenant(LOUD).count()[State.RUNNING])
-            beside = await asyncio.to_thread(median_wait)
+            overtaken = await asyncio.to_thread(overtaken_by)
             assert app.tenant(LOUD).count()[State.QUEUED], "the noise was over too soon: nothing was measured"
-            assert connections(backend) <= of_one[0] + 2
-            assert threading.active_count() <= of_one[1] + 8, "threads of the pools that were started since"
+            assert connections(backend) <= CONNECTIONS
+            assert threading.active_count() <= threads + 8, "threads of the pools that were started since"
             assert len(open_tenant_files()) <= MOST_FILES
             await asyncio.to_thread(app.tenant(LOUD).stop, everything=True, mode="immediate")
-        return alone, beside
+        return overtaken
 
-    alone, beside = asyncio.run(measured())
-    print(f"quiet tenants wait {alone * 1000:.1f} ms alone, {beside * 1000:.1f} ms beside the noise")
-    assert beside < 5 * alone
+    # Some rounds of the places, however busy the machine is; in the order of arrival it would be all of the noise.
+    assert asyncio.run(measured()) < NOISE / 20
 
 
 def connections(backend: Backend) -> int:
