@@ -393,7 +393,10 @@ def _error_text(error: BaseException) -> str:
 
 HTTP_GONE = 410
 
-_posts = Threads(16, "post")
+WEBHOOK_PLACES = 16
+"""Deliveries that a worker has under way at once. They take no places of jobs: a receiver may hang."""
+
+_posts = Threads(WEBHOOK_PLACES, "post")
 """Threads for deliveries alone, because receivers may be slow."""
 
 

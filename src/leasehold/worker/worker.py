@@ -355,7 +355,7 @@ class Worker:
                 tenants=self.settings.tenants,
                 sites=tuple(self._claimer.sites),
                 concurrency=self.settings.concurrency + self.settings.threads if self.settings.claims else 0,
-                running=health.running,
+                running=max(0, health.running - self.starter.webhooks),  # deliveries take no places of jobs
                 draining=self._claimer.draining or self._finished.is_set(),
                 version=self._version,
             )
