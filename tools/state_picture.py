@@ -47,6 +47,7 @@ ARROWS = [
     Arrow(frozenset({State.WAITING}), State.QUEUED, "M354 232 C320 226 306 190 304 134", (318, 164)),
     Arrow(frozenset({State.RUNNING}), State.SUCCEEDED, "M576 110 H720", (634, 103)),
     Arrow(frozenset({State.RUNNING}), State.FAILED, "M548 130 V420", (556, 318)),
+    Arrow(frozenset({State.QUEUED}), State.FAILED, "M336 130 C330 300 380 370 462 426", (384, 352)),
     Arrow(LIVE, State.PAUSED, "M140 280 V420", (148, 312)),
     Arrow(LIVE, State.TIMED_OUT, "M320 280 V420", (328, 312)),
     Arrow(HALTED, State.QUEUED, "M222 376 C222 250 232 170 262 133", (229, 330)),

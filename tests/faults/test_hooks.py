@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +25,8 @@ from leasehold.testing import ManualClock
 from leasehold.types import Notification
 from tests.backends import Backend, new_id, put
 from tests.contract.lives import SITE, claim_one, end, lose, orphan, run
-from tests.workers import until
+from tests.launcher import launch
+from tests.workers import PATIENCE, until, wait_for
 
 
 def _succeed(store: JobStore, _: ManualClock) -> None:
@@ -135,3 +139,45 @@ def test_a_hook_that_kills_its_process_is_called_again_by_another_with_the_same_
     killed_after(backend, take)
     serve(app, lambda: received)
     assert [(one.id,) for one in received] == before
+
+
+HANGING = """
+import os, sys, time
+from leasehold import Leasehold
+
+app = Leasehold(os.environ["JOBS_URL"], schema=os.environ["JOBS_SCHEMA"])
+
+@app.task
+def work() -> None: ...
+
+@app.on("cancelled", name="hangs")
+def hang(event) -> None:
+    print("the hook hangs", file=sys.stderr, flush=True)
+    time.sleep(100_000)
+"""
+
+
+def test_a_worker_whose_hook_sleeps_for_ever_ends_at_its_sigterm(backend: Backend, tmp_path: Path) -> None:
+    (tmp_path / "hanging.py").write_text(HANGING)
+    log = tmp_path / "log"
+    store = backend.open()
+    with log.open("wb") as stderr:
+        process = launch(
+            [sys.executable, "-m", "leasehold", "worker", "hanging:app"],
+            cwd=tmp_path,
+            env={**os.environ, "JOBS_URL": backend.url, "JOBS_SCHEMA": backend.schema},
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    try:
+        wait_for(store.list_listeners, lambda: f"the listener: {log.read_text()}")
+        store.cancel(put(store).id)
+        wait_for(lambda: "the hook hangs" in log.read_text(), "the call of the hook")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert "left hook hangs" in log.read_text()
+    assert backend.query("SELECT count(*) FROM leasehold.outbox") == [(1,)], "its event is delivered again"

@@ -11,12 +11,13 @@ import pytest
 
 from leasehold import Leasehold
 from leasehold.domain.states import State
-from leasehold.errors import InvalidInput
+from leasehold.errors import InvalidInput, StoreError
 from leasehold.operations import webhooks
 from leasehold.operations.doctor import examine
 from leasehold.types import Fail, Notification
+from leasehold.worker import hooks
 from tests.backends import Backend
-from tests.workers import burst
+from tests.workers import burst, until
 
 
 def test_successes_are_told_to_who_listens_for_that_kind(app: Leasehold, backend: Backend):
@@ -188,3 +189,157 @@ def test_a_listener_can_be_removed_by_hand(app: Leasehold):
     operations.call(webhooks.remove_listener, "mine")
     with pytest.raises(InvalidInput, match="mine"):
         operations.call(webhooks.remove_listener, "mine")
+
+
+# --- a hook that hangs ----------------------------------------------------------------------------------------------
+
+
+class Hanging:
+    """A hook that does not return until it is let go."""
+
+    def __init__(self, app: Leasehold) -> None:
+        self.received: list[str] = []
+        self.begun = threading.Event()
+        self.go_on = threading.Event()
+        app.on("cancelled", name="a hook that hangs")(self.hang)
+
+        @app.task
+        def work() -> None: ...
+
+        self._work = work
+
+    def cancel_many(self, number: int) -> list[str]:
+        jobs = [self._work.enqueue() for _ in range(number)]
+        for job in jobs:
+            job.cancel()
+        return [job.id for job in jobs]
+
+    def hang(self, event: Notification) -> None:
+        self.begun.set()
+        assert self.go_on.wait(60)
+        self.received.append(event.job_id)
+
+
+def test_a_hook_that_hangs_holds_up_no_other_hook_and_gets_its_events_in_order_afterwards(
+    app: Leasehold, backend: Backend
+):
+    hanging = Hanging(app)
+    received: list[str] = []
+
+    @app.on("cancelled", name="z: called after the other")
+    def receive(event: Notification) -> None:
+        received.append(event.job_id)
+
+    async def serve() -> None:
+        async with app.worker(queues="elsewhere", retention=None):
+            ids = await asyncio.to_thread(hanging.cancel_many, 45)
+            await until(lambda: len(received) == 45)
+            assert (received, hanging.received) == (ids, [])
+            hanging.go_on.set()
+            await until(lambda: len(hanging.received) == 45)
+            assert hanging.received == ids
+
+    asyncio.run(serve())
+    assert backend.query("SELECT count(*) FROM leasehold.outbox") == [(0,)]
+
+
+def test_the_events_behind_a_stuck_call_go_to_other_workers_and_the_worker_says_what_is_stuck(
+    app: Leasehold, backend: Backend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level("INFO", "leasehold.hooks")
+    monkeypatch.setattr(hooks, "LONGEST_CALL", 0.5)
+    hanging = Hanging(app)
+    elsewhere = backend.open()
+    taken: list[str] = []
+
+    def take() -> int:
+        taken.extend(one.event.job_id for one in elsewhere.take_events(["a hook that hangs"], 10, 60.0))
+        return len(taken)
+
+    burst(app, queues="elsewhere")
+    ids = hanging.cancel_many(3)
+
+    async def serve() -> None:
+        async with app.worker(queues="elsewhere", retention=None) as worker:
+            await until(lambda: worker.health().problems)
+            health = worker.health()
+            assert health.ok
+            assert ["a hook that hangs has not returned" in problem for problem in health.problems] == [True]
+            await until(lambda: take() == 2)
+            hanging.go_on.set()
+            await until(lambda: not worker.health().problems)
+            assert sorted(hanging.received + taken) == sorted(ids)
+
+    asyncio.run(serve())
+    log = [record.message for record in caplog.records if "hook a hook that hangs" in record.message]
+    assert ["has not returned" in log[0], "has returned after" in log[1], len(log)] == [True, True, 2]
+
+
+def test_a_worker_ends_though_a_hook_hangs_and_its_event_stays(
+    app: Leasehold, backend: Backend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(hooks, "ENDS_WITHIN", 0.2)
+    hanging = Hanging(app)
+
+    async def serve() -> None:
+        async with app.worker(queues="elsewhere", retention=None):
+            await asyncio.to_thread(hanging.cancel_many, 3)
+            assert await asyncio.to_thread(hanging.begun.wait, 20)
+
+    asyncio.run(serve())
+    assert hanging.received == []
+    assert "left hook a hook that hangs" in caplog.text
+    tries = backend.query("SELECT tries FROM leasehold.outbox ORDER BY tries")
+    assert tries == [(0,), (0,), (1,)], (
+        "two were given back, and the one under way is due again when its time is over"
+    )
+    hanging.go_on.set()
+
+
+def test_a_burst_delivers_all_events_as_long_as_its_hooks_return(
+    app: Leasehold, backend: Backend, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(hooks, "DELIVERY_BATCH", 2)
+    received: list[str] = []
+    app.on("cancelled")(lambda event: received.append(event.job_id))
+    app.on("cancelled", name="again")(lambda event: received.append(event.job_id))
+
+    @app.task
+    def work() -> None: ...
+
+    burst(app, queues="elsewhere")
+    jobs = [work.enqueue() for _ in range(15)]
+    for job in jobs:
+        job.cancel()
+    burst(app, queues="elsewhere")
+    assert sorted(received) == sorted(2 * [job.id for job in jobs])
+    assert backend.query("SELECT count(*) FROM leasehold.outbox") == [(0,)]
+
+
+def test_what_the_database_did_not_take_about_a_call_is_not_a_second_call(
+    app: Leasehold, backend: Backend, monkeypatch: pytest.MonkeyPatch
+):
+    store = app.__internals__.store
+    drop, fails = store.drop_events, [StoreError("away"), StoreError("still away")]
+
+    def drop_events(ids: list[str]) -> None:
+        if fails:
+            raise fails.pop()
+        drop(ids)
+
+    monkeypatch.setattr(store, "drop_events", drop_events)
+    received: list[str] = []
+    app.on("cancelled")(lambda event: received.append(event.job_id))
+
+    @app.task
+    def work() -> None: ...
+
+    async def serve() -> None:
+        async with app.worker(queues="elsewhere", retention=None):
+            job = await work.aenqueue()
+            await job.acancel()
+            await until(lambda: received and backend.query("SELECT count(*) FROM leasehold.outbox") == [(0,)])
+
+    asyncio.run(serve())
+    assert len(received) == 1
+    assert not fails

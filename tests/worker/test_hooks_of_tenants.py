@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -58,6 +59,38 @@ def test_a_hook_hears_of_every_tenant_and_of_whose_job_it_was(tenants: Leasehold
     assert reported == {("succeeded", None), ("succeeded", "acme"), ("failed", "beta"), ("failed", "late")}
     for name in ("acme", "beta", "late"):
         assert app.tenant(name).__internals__.store.list_listeners()[0].waiting == 0
+
+
+def test_a_hook_that_hangs_gets_its_events_of_a_tenant_as_soon_as_it_returns(tenants: Leasehold):
+    app = tenants
+    hanging, go_on = threading.Event(), threading.Event()
+    received: dict[str, list[str]] = {"late": [], "prompt": []}
+
+    @app.on("cancelled", name="late")
+    def hang(event: Notification) -> None:
+        hanging.set()
+        assert go_on.wait(60)
+        received["late"].append(event.job_id)
+
+    app.on("cancelled", name="prompt")(lambda event: received["prompt"].append(event.job_id))
+
+    @app.task
+    async def work() -> None: ...
+
+    async def serve() -> None:
+        async with app.worker(queues="elsewhere", tenants="all", retention=None):
+            jobs = [await work.using(tenant="acme").aenqueue() for _ in range(25)]
+            await jobs[0].acancel()
+            assert await asyncio.to_thread(hanging.wait, 20)
+            for job in jobs[1:]:
+                await job.acancel()
+            await until(lambda: len(received["prompt"]) == 25)
+            go_on.set()
+            # The next sweep over all tenants is half a minute away.
+            await until(lambda: len(received["late"]) == 25, seconds=15)
+
+    asyncio.run(serve())
+    assert received["late"] == received["prompt"]
 
 
 def test_what_happens_to_a_tenants_job_while_nobody_works_is_heard_later(tenants: Leasehold):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import socket
 import threading
@@ -14,7 +15,15 @@ from typing import Any
 import pytest
 
 from leasehold import Leasehold
-from leasehold.domain.hooks import WEBHOOK_TASK, is_public, key_of, new_secret, signed_headers, verified
+from leasehold.domain.hooks import (
+    WEBHOOK_TASK,
+    PendingNotification,
+    is_public,
+    key_of,
+    new_secret,
+    signed_headers,
+    verified,
+)
 from leasehold.domain.records import Filter
 from leasehold.domain.states import State
 from leasehold.errors import InvalidInput, InvalidSignature
@@ -115,6 +124,43 @@ def test_a_webhook_of_the_code_is_registered_when_a_worker_starts(app: Leasehold
     serve(app, lambda: receiver.got)
     assert verify(receiver.got[0][1], receiver.got[0][2], SECRET)["data"]["job_id"] == job.id
     assert SECRET not in repr(app.__internals__.store.list_webhooks())
+
+
+def test_deliveries_to_a_receiver_that_hangs_take_no_places_of_jobs(
+    app: Leasehold, monkeypatch: pytest.MonkeyPatch
+):
+    """No delivery ends before the test lets go of the receiver: a job that needs the end of one would never start."""
+    monkeypatch.setattr(hooks, "post", functools.partial(post, seconds=600))
+    store, operations = app.__internals__.store, app.__internals__.operations
+    ran: list[int] = []
+
+    @app.task
+    async def on_loop(n: int) -> None:
+        ran.append(n)
+
+    @app.task
+    def in_thread(n: int) -> None:
+        ran.append(n)
+
+    async def work() -> None:
+        # It accepts connections, and never answers.
+        receiver = socket.create_server(("127.0.0.1", 0), backlog=300)
+        url = f"http://127.0.0.1:{receiver.getsockname()[1]}/"
+        operations.call(webhooks.set_webhook, "mine", url, ["cancelled"], secret=SECRET, allow_private=True)
+        happened = PendingNotification("cancelled", None, "on_loop", "default", 1, None, "no need", {})
+        store.notify_listeners([happened] * 200)
+        async with app.worker(retention=None, concurrency=20, threads=1):
+            try:
+                await until(lambda: len(deliveries(app, State.RUNNING)) >= hooks.WEBHOOK_PLACES)
+                jobs = [*(on_loop.enqueue(n) for n in range(40)), in_thread.enqueue(40)]
+                await until(lambda: all(job.refresh().state is State.SUCCEEDED for job in jobs))
+                under_way = deliveries(app, State.RUNNING)
+                assert (len(under_way), {one.attempt for one in under_way}) == (hooks.WEBHOOK_PLACES, {1})
+            finally:
+                receiver.close()
+
+    asyncio.run(work())
+    assert sorted(ran) == list(range(41))
 
 
 def test_deliveries_are_not_told_of(app: Leasehold, receiver: Receiver):

@@ -212,6 +212,22 @@ def claim(job: Job, *, worker: str, now: datetime) -> Move:
     return Move(job, after, None, worker)
 
 
+def refuse_start(job: Job, why: str, *, worker: str, now: datetime) -> Move:
+    """Fail a job that cannot be claimed, because the database refuses its row."""
+    _check(job, Trigger.CLAIM)
+    after = replace(
+        job,
+        state=State.FAILED,
+        finished_at=finish_time(State.FAILED, now),
+        halts_lane=job.lane is not None and job.policy.on_failure == "halt",
+        error=clean_error(why),
+        reason=None,
+        settled_by=None,
+        settled_token=None,
+    )
+    return Move(job, after, "failed", worker, clean_error(why))
+
+
 def adopt(job: Job, *, worker: str, now: datetime) -> Move:
     """Adopt an orphan. The attempt stays: it names the execution that may still run."""
     after = replace(

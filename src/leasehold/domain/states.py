@@ -104,7 +104,7 @@ TRANSITIONS: dict[tuple[State, Trigger], frozenset[State]] = {
     (State.PENDING, Trigger.EXPIRE): frozenset({State.CANCELLED, State.TIMED_OUT}),
     (State.QUEUED, Trigger.EXPIRE): frozenset({State.CANCELLED, State.TIMED_OUT}),
     (State.WAITING, Trigger.EXPIRE): frozenset({State.TIMED_OUT, State.QUEUED, State.WAITING}),
-    (State.QUEUED, Trigger.CLAIM): frozenset({State.RUNNING}),
+    (State.QUEUED, Trigger.CLAIM): frozenset({State.RUNNING, State.FAILED}),  # failed: its row is refused
     (State.QUEUED, Trigger.CANCEL): frozenset({State.CANCELLED}),
     (State.QUEUED, Trigger.PAUSE): frozenset({State.PAUSED}),
     (State.QUEUED, Trigger.INTERRUPT): frozenset({State.CANCELLED}),

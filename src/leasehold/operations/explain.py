@@ -196,6 +196,8 @@ def _why_delayed(store: JobStore, job: Job) -> str:
     for entry in reversed(store.history(job.id)):
         if entry.event == "snoozed" and entry.from_state != State.RUNNING and entry.attempt == job.attempt:
             return f"it was snoozed{by(entry.actor)} {entry.detail}"
+        if entry.event == "refused" and entry.attempt == job.attempt:
+            return f"then it is tried again: {first_line(entry.detail)}"
     if not job.attempt:
         return "it was delayed"
     return f"attempt {job.attempt} ended without success{why(job.error)}"

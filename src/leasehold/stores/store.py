@@ -7,8 +7,8 @@ when the call returns, or nothing when it raises. tests/contract checks the prom
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar, TypeVar
 
 from leasehold.domain.job import Grant
 from leasehold.domain.records import Finding
@@ -38,6 +38,12 @@ from leasehold.stores.verbs.tokens import TokenVerbs
 from leasehold.stores.verbs.workers import DatabaseCheckVerbs, WorkerVerbs, named_objects
 
 __all__ = ["HandlerTransaction", "JobStore"]
+
+
+T = TypeVar("T")
+
+MOST_REFUSALS = 10
+"""How often one claim looks for jobs that the database refuses: more may become due meanwhile."""
 
 
 class JobStore(
@@ -103,6 +109,19 @@ class JobStore(
         self._make_worker_name(worker)
         request = ClaimRequest(worker, queues, tasks, limit, order)
         return self._claim_in_time(lambda: self._claim(request, idle))
+
+    def _past_refused(self, request: ClaimRequest, take: Callable[[], T]) -> T:
+        """Take jobs. If the database refuses a row, its job fails, and this takes once more."""
+        for _ in range(MOST_REFUSALS):
+            try:
+                return take()
+            except Exception as error:
+                if not self._database.refuses_row(error) or not self._fail_refused(request):
+                    raise
+            self.notify_hooks()
+            self.notify_watchers()
+            self.notify_workers()  # its lane, or a job that waited for it, may go on
+        return take()
 
     @abstractmethod
     def _claim(self, request: ClaimRequest, idle: bool) -> list[Grant]:

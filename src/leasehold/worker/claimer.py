@@ -19,6 +19,7 @@ from leasehold.runners.contract import AnyRunner
 from leasehold.stores.results import Ending, Order
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.worker.attempts import Attempts
+from leasehold.worker.hooks import WEBHOOK_PLACES
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
 from leasehold.worker.starter import Starter
@@ -41,9 +42,10 @@ class FreePlaces(NamedTuple):
     on_loop: int
     in_threads: int
     external: int
+    webhooks: int
 
 
-NO_FREE_PLACES = FreePlaces(0, 0, 0)
+NO_FREE_PLACES = FreePlaces(0, 0, 0, 0)
 
 ABSENT_FOR = 0.1
 """Seconds for which a busy worker does not look again for a class of jobs that it has just not found."""
@@ -119,7 +121,6 @@ class Claimer:
         self._changed = changed
         """Set by a wake-up, a freed place, or the drain."""
         self._on_work = on_work
-        # Deliveries are left out until there is a webhook: a worker without async tasks needs no claim for them.
         not_external = {name: task for name, task in tasks.items() if task.external is None}
         self._async_tasks = [
             name for name, task in not_external.items() if task.runs_on_loop and name != WEBHOOK_TASK
@@ -131,9 +132,13 @@ class Claimer:
         self._thread_turns = QueueRotation(settings.queues, settings.queue_order == "strict")
         self._external_turns = QueueRotation(settings.queues, settings.queue_order == "strict")
         self._was_empty = False
-        self._claimed_tasks: list[list[str]] = []
+        self._serves_webhooks = False
+        """Only from the first webhook on: without one, the claim of deliveries would be a wasted statement."""
+        self._claimed: list[tuple[Sequence[str], list[str]]] = []
+        """The queues and tasks of the last claims."""
         self._absent_on_loop = Absence()
         self._absent_in_threads = Absence()
+        self._absent_deliveries = Absence()
         self.draining = False
         """No more claims."""
         self.trouble: Exception | None = None
@@ -149,27 +154,18 @@ class Claimer:
     @property
     def queues(self) -> tuple[str, ...]:
         """The queues that this worker serves now."""
-        return tuple(self._loop_turns.all)
+        return (*self._loop_turns.all, *((WEBHOOK_QUEUE,) if self._serves_webhooks else ()))
 
     @property
     def tasks(self) -> tuple[str, ...]:
         """The tasks that this worker could run now, including those registered since it began."""
-        hidden: set[str] = set() if WEBHOOK_QUEUE in self._loop_turns.all else {WEBHOOK_TASK}
+        hidden: set[str] = set() if self._serves_webhooks else {WEBHOOK_TASK}
         return tuple(sorted(self._tasks.keys() - hidden))
 
     def serve_webhooks(self) -> None:
-        """Serve webhooks from now on: deliveries are jobs in their own queue."""
-        if (
-            WEBHOOK_TASK in self._tasks
-            and self._settings.claims
-            and WEBHOOK_QUEUE not in self._loop_turns.all
-        ):
-            self._async_tasks = [*self._async_tasks, WEBHOOK_TASK]
-            self._task_names = self._async_tasks + self._sync_tasks
-            self._loop_turns, self._thread_turns = (
-                QueueRotation([*self._loop_turns.all, WEBHOOK_QUEUE], self._settings.queue_order == "strict")
-                for _ in range(2)
-            )
+        """Serve webhooks from now on: deliveries are jobs in their own queue, with places and a claim of their own."""
+        if WEBHOOK_TASK in self._tasks and self._settings.claims and not self._serves_webhooks:
+            self._serves_webhooks = True
             self._changed.set()
 
     def drain(self) -> None:
@@ -218,15 +214,16 @@ class Claimer:
         tasks = [grant.task for grant in coming]
         in_threads = _count(tasks, self._sync_tasks)
         external = _count(tasks, external_tasks)
-        on_loop = len(coming) - in_threads - external
+        deliveries = _count(tasks, [WEBHOOK_TASK])
+        on_loop = len(coming) - in_threads - external - deliveries
         loop_room = self._settings.concurrency - self._starter.on_loop - on_loop if self._async_tasks else 0
         thread_room = self._starter.thread_room - in_threads if self._sync_tasks else 0
         external_room = (
             self._settings.max_executions - self._starter.external - external if external_tasks else 0
         )
-        return FreePlaces(
-            *(min(max(0, room), MOST_CLAIMED) for room in (loop_room, thread_room, external_room))
-        )
+        webhook_room = WEBHOOK_PLACES - self._starter.webhooks - deliveries if self._serves_webhooks else 0
+        rooms = (loop_room, thread_room, external_room, webhook_room)
+        return FreePlaces(*(min(max(0, room), MOST_CLAIMED) for room in rooms))
 
     @property
     def _external_tasks(self) -> list[str]:
@@ -288,7 +285,7 @@ class Claimer:
     def _opens_in(self) -> float | None:
         """Seconds until the last claims may find more. Tasks without room are claimed when a place is freed. Tasks that
         were skipped get their turn as soon as they may be looked for again: a hint may have come meanwhile."""
-        known = [self._store.opens_in(self._loop_turns.all, tasks) for tasks in self._claimed_tasks]
+        known = [self._store.opens_in(queues, tasks) for queues, tasks in self._claimed]
         known += [absent.seconds_left for absent in (self._absent_on_loop, self._absent_in_threads)]
         return min((seconds for seconds in known if seconds is not None), default=None)
 
@@ -332,11 +329,15 @@ class Claimer:
 
     def _claim(self, room: FreePlaces) -> list[Grant]:
         """Claim jobs; adopt executions that no worker watches before that. Runs in a thread."""
-        self._claimed_tasks = []
+        self._claimed = []
         grants = self._adopt(room.external)
         left = room.external - len(grants)
         grants += self._claim_from_queues(self._external_tasks, left, self._external_turns) if left else []
-        return grants + self._claim_not_external(room.on_loop, room.in_threads)
+        if room.on_loop or room.in_threads or self.in_trouble:
+            grants += self._claim_not_external(room.on_loop, room.in_threads)
+        if room.webhooks:
+            grants += self._claim_deliveries(room.webhooks, busy=bool(grants))
+        return grants
 
     def _claim_not_external(self, loop_room: int, thread_room: int) -> list[Grant]:
         if self._was_empty and not self.in_trouble and loop_room and thread_room:
@@ -361,11 +362,21 @@ class Claimer:
             return self._claim_not_external(loop_room, thread_room)
         return grants
 
+    def _claim_deliveries(self, room: int, busy: bool) -> list[Grant]:
+        """Claim deliveries to webhooks. While there are other jobs, the claimer looks for them only now and then."""
+        if busy and self._absent_deliveries.noted:
+            return []
+        queues, tasks = [WEBHOOK_QUEUE], [WEBHOOK_TASK]
+        self._claimed.append((queues, tasks))
+        grants = self._store.claim(self._settings.name, queues, room, tasks, idle=not busy)
+        self._absent_deliveries.note(not grants)
+        return grants
+
     def _claim_tasks(self, tasks: list[str], room: int, absent: Absence, turns: QueueRotation) -> list[Grant]:
         return self._claim_from_queues(tasks, room, turns) if room and not absent.noted else []
 
     def _claim_from_queues(self, tasks: list[str], room: int, turns: QueueRotation) -> list[Grant]:
-        self._claimed_tasks.append(tasks)
+        self._claimed.append((turns.all, tasks))
         order: Order = self._settings.queue_order
         grants = self._store.claim(
             self._settings.name, turns.queues, room, tasks, idle=self._was_empty, order=order

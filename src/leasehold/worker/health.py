@@ -9,6 +9,7 @@ from pathlib import Path
 from leasehold.domain.frozen import frozen
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.claimer import Claimer
+from leasehold.worker.hooks import HookDispatcher
 from leasehold.worker.service import Service
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
@@ -19,7 +20,7 @@ STUCK_AFTER = 15.0
 
 @frozen
 class Health:
-    """`ok` only if the claim loop runs and the database accepts writes."""
+    """`ok` only if the claim loop runs and the database accepts writes. A stuck hook is only a problem."""
 
     ok: bool
     problems: tuple[str, ...]
@@ -30,7 +31,13 @@ class Health:
 
 
 def judge(
-    claimer: Claimer, attempts: Attempts, settler: Settler, settings: WorkerSettings, *, finished: bool
+    claimer: Claimer,
+    attempts: Attempts,
+    settler: Settler,
+    hooks: HookDispatcher,
+    settings: WorkerSettings,
+    *,
+    finished: bool,
 ) -> Health:
     """Judge the worker. `finished`: it need not claim any more."""
     problems = []
@@ -43,8 +50,10 @@ def judge(
         problems.append("the database does not accept results")
     if too_many_left_behind(attempts, settings):
         problems.append(f"{attempts.left_behind} handlers ignored their stop")
+    ok = not problems
+    problems += hooks.problems
     running = len(attempts.unfinished())
-    return Health(not problems, tuple(problems), running, len(attempts.held) - running, attempts.left_behind)
+    return Health(ok, tuple(problems), running, len(attempts.held) - running, attempts.left_behind)
 
 
 def too_many_left_behind(attempts: Attempts, settings: WorkerSettings) -> bool:

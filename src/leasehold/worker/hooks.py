@@ -17,7 +17,7 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -47,7 +47,7 @@ from leasehold.stores.database.wakeups import ANYTHING, Hint
 from leasehold.tasks.definition import TaskDefinition
 from leasehold.tasks.settings import TaskSettings
 from leasehold.threads import Threads, to_thread
-from leasehold.worker.service import Service
+from leasehold.worker.service import ENDS_WITHIN, HookThread, Service
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -117,8 +117,10 @@ POLL_GAP = 0.1
 TOUCH_EVERY = 60.0
 FORGET_EVERY = 3600.0
 DELIVERY_LEASE = 60.0
-"""Seconds that a batch may take. In its second half no more hooks are called, so that another worker does not repeat a
-delivery under way, unless a single call takes half a minute."""
+"""Seconds after which an event that was taken and not delivered is due again."""
+LONGEST_CALL = DELIVERY_LEASE / 2
+"""Seconds after which a call counts as stuck. Calls begin only in the first half of their events' lease: one that takes
+no longer than the other half is over before another worker may repeat it."""
 DELIVERY_BATCH = 20
 MOST_UNDELIVERED = 1000
 LONGEST_ERROR = 2000
@@ -130,6 +132,8 @@ class _Every(Container[Any]):
 
 
 class HookDispatcher(Service):
+    """Takes events for the hooks that have room, and gives each to its hook's thread."""
+
     def __init__(
         self,
         store: JobStore,
@@ -147,13 +151,18 @@ class HookDispatcher(Service):
         """The tasks whose successes have a listener; None: no task has one."""
         self.notifies_groups = False
         self._unsent: deque[PendingNotification] = deque(maxlen=MOST_UNDELIVERED)
+        self._unacknowledged: deque[Callable[[], None]] = deque(maxlen=MOST_UNDELIVERED)
+        """What the database did not accept about calls that have ended."""
         self._registered = False
         self._touched_at = time.monotonic()
         self._forget_at = time.monotonic() + random.uniform(30, 300)
         self._looked_at = float("-inf")
         self._hurry = False
-        self._begun = self._ended = 0
+        self._begun = self._ended = self._flushing = 0
         self._turn = threading.Condition()
+        self._threads: dict[str, HookThread] = {}
+        self.finishes = False
+        """Whether a stop waits until all events are delivered, as long as the hooks return."""
 
     # -- for the worker --------------------------------------------------------------------------------------------
     def register(self) -> None:
@@ -174,22 +183,60 @@ class HookDispatcher(Service):
         self.nudge()
 
     def flush(self, seconds: float = 5.0) -> None:
-        """Wait until everything up to now was delivered, as far as possible."""
+        """Wait until everything up to now was delivered, as far as possible; a hook that is stuck is not waited for."""
         if not self._serves:
             return
         with self._turn:
             begun = self._begun
+            self._flushing += 1
             self._hurry = True
             self.nudge()
             self._turn.wait_for(lambda: self._ended > begun, seconds)
+            self._flushing -= 1
+
+    @property
+    def problems(self) -> list[str]:
+        """The hooks that are stuck. The other hooks, and the jobs, go on."""
+        seconds = {thread.name: thread.stuck_for for thread in list(self._threads.values())}
+        return [f"hook {name} has not returned for {s:.0f} s" for name, s in seconds.items() if s is not None]
 
     def stop(self) -> None:
         super().stop()
-        if self._serves or self._unsent:
-            try:
+        try:
+            if self._serves or self._unsent:
                 self._round()
-            except Exception as error:
-                logger.warning("left the last events to other workers: %s", error)
+                self._finish()
+        except Exception as error:
+            logger.warning("left the last events to other workers: %s", error)
+        for thread in self._threads.values():
+            self._give_back(thread.withdraw())
+            seconds = thread.close()
+            if seconds is not None:
+                logger.warning(
+                    "left hook %s, which has not returned for %.0f s; its event is delivered again",
+                    thread.name,
+                    seconds,
+                )
+
+    def _finish(self) -> None:
+        """Deliver what is left, for a few seconds; in a burst for as long as a call returns every few seconds."""
+        until = time.monotonic() + ENDS_WITHIN
+        while True:
+            calls = self._calls
+            took = self._feed()
+            with self._turn:
+                # A hook that was busy at the look, and is free now, has ended a call: it was not looked for.
+                if not took and self._calls == calls and all(t.has_room for t in self._threads.values()):
+                    return
+                seconds = until - time.monotonic()
+                if seconds <= 0 or not self._turn.wait_for(lambda: self._calls > calls, seconds):  # noqa: B023 # called before the next turn
+                    return
+            if self.finishes:
+                until = time.monotonic() + ENDS_WITHIN
+
+    @property
+    def _calls(self) -> int:
+        return sum(thread.calls for thread in self._threads.values())
 
     @property
     def _serves(self) -> bool:
@@ -212,19 +259,27 @@ class HookDispatcher(Service):
         with self._turn:
             self._hurry = False
             self._begun += 1
-            begun = self._begun
+            begun, calls = self._begun, self._calls
+        took = False
         try:
-            self._round()
+            self._part_with_stuck()
+            took = self._round()
         finally:
             self._looked_at = time.monotonic()
             with self._turn:
-                self._ended = begun
+                free = all(t.has_room or t.stuck_for is not None for t in self._threads.values())
+                if free and not took and self._calls == calls:
+                    self._ended = begun
                 self._turn.notify_all()
         return POLL_EVERY if self._serves else POLL_SELDOM
 
-    def _round(self) -> None:
+    def _round(self) -> bool:
+        """Return whether there were events for hooks."""
         if not self._registered:
             self._register()
+        while self._unacknowledged:
+            self._unacknowledged[0]()
+            self._unacknowledged.popleft()
         while self._unsent:
             self._store.notify_listeners([self._unsent[0]])
             self._unsent.popleft()
@@ -232,9 +287,7 @@ class HookDispatcher(Service):
         self._keep_up()
         if self._store.enqueue_events(self._webhooks, self._make_job):
             self._store.notify_workers()
-        while taken := self._store.take_events(self._hooks.names, DELIVERY_BATCH, DELIVERY_LEASE):
-            if not self._deliver(taken):
-                break
+        return self._feed()
 
     def _register(self) -> None:
         self._store.register_listeners(self._hooks.listeners)
@@ -262,30 +315,76 @@ class HookDispatcher(Service):
             self._store.forget_listeners()
             self._forget_at = now + FORGET_EVERY
 
-    def _deliver(self, taken: list[HookDelivery]) -> bool:
-        """Return False if the time is over; the rest is given back."""
-        until = time.monotonic() + DELIVERY_LEASE / 2
-        for number, delivery in enumerate(taken):
-            if time.monotonic() >= until:
-                self._store.give_back_events([one.event.id for one in taken[number:]])
-                return False
-            self._call(delivery)
-        return True
+    def _feed(self) -> bool:
+        """Take events for the hooks that have room, until there are none; returns whether there were some. A hook gets
+        the next events only when it is done with the last ones: those of a stuck hook fill no batch."""
+        some = False
+        while True:
+            until = time.monotonic() + LONGEST_CALL
+            names = [name for name in self._hooks.names if self._thread_of(name).take_turn()]
+            taken = self._store.take_events(names, DELIVERY_BATCH, DELIVERY_LEASE) if names else []
+            if not taken:
+                return some
+            some = True
+            by_hook: dict[str, list[HookDelivery]] = {}
+            for delivery in taken:
+                by_hook.setdefault(delivery.listener, []).append(delivery)
+            for name, events in by_hook.items():
+                self._threads[name].give(events, until, more=len(taken) >= DELIVERY_BATCH)
+            if self._stopping:  # a stop sets itself a time
+                return some
 
-    def _call(self, delivery: HookDelivery) -> None:
+    def _thread_of(self, name: str) -> HookThread:
+        if name not in self._threads:
+            self._threads[name] = HookThread(name, self._turn, self._deliver, self._give_back, self._on_done)
+        return self._threads[name]
+
+    def _part_with_stuck(self) -> None:
+        """Let other workers have the events that wait behind a stuck call."""
+        for thread in self._threads.values():
+            if thread.find_stuck(LONGEST_CALL):
+                logger.warning(
+                    "hook %s has not returned for %.0f s; until it does, other workers get its events, and it is not"
+                    " called here; other hooks go on",
+                    thread.name,
+                    LONGEST_CALL,
+                )
+                self._give_back(thread.withdraw())
+
+    # -- in the hooks' threads -------------------------------------------------------------------------------------
+    def _on_done(self, thread: HookThread) -> None:
+        if thread.expects_more or self._flushing:
+            self._hurry = True
+            self.nudge()
+
+    def _deliver(self, delivery: HookDelivery) -> None:
         event = delivery.event
         try:
             self._hooks.get(delivery.listener)(event)
-        except Exception as error:
+        except BaseException as error:  # SystemExit too: the hook is called again, and its thread goes on
             again = retry_in(delivery.tries)
             then = "giving up" if again is None else f"trying again in {again:g} s"
             logger.exception("hook %s failed on %r; %s", delivery.listener, event.name, then)
-            self._store.retry_event(event.id, again, _error_text(error))
+            text = _error_text(error)
+            self._write(lambda: self._store.retry_event(event.id, again, text))
         else:
-            self._store.drop_events([event.id])
+            self._write(lambda: self._store.drop_events([event.id]))
+
+    def _give_back(self, events: Sequence[HookDelivery]) -> None:
+        if events:
+            self._write(lambda: self._store.give_back_events([one.event.id for one in events]))
+
+    def _write(self, call: Callable[[], None]) -> None:
+        """Write what has become of events; the dispatcher repeats what the database does not take now."""
+        try:
+            call()
+        except StoreError:
+            self._unacknowledged.append(call)
+        except Exception:
+            logger.exception("hooks: unexpected error; the event is delivered again")
 
 
-def _error_text(error: Exception) -> str:
+def _error_text(error: BaseException) -> str:
     """Format the error so that every store accepts it, even without text: the next delivery waits for this record."""
     return clean_error("".join(traceback.format_exception_only(error)).strip()[:LONGEST_ERROR])
 
@@ -294,7 +393,10 @@ def _error_text(error: Exception) -> str:
 
 HTTP_GONE = 410
 
-_posts = Threads(16, "post")
+WEBHOOK_PLACES = 16
+"""Deliveries that a worker has under way at once. They take no places of jobs: a receiver may hang."""
+
+_posts = Threads(WEBHOOK_PLACES, "post")
 """Threads for deliveries alone, because receivers may be slow."""
 
 

@@ -1,5 +1,5 @@
-"""The threads of a worker: the background loop of a role, written once, and the pools for handlers and for the
-store."""
+"""The threads of a worker: the background loop of a role, written once, the pools for handlers and for the store, and
+the thread of a hook."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import logging
 import queue
 import random
 import threading
-from collections.abc import Callable
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, Protocol, TypeVar
 
 from leasehold.domain.errors import StoreError
+from leasehold.domain.hooks import HookDelivery
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -144,3 +147,116 @@ class StoreThreads(ThreadPoolExecutor):
         finally:
             if has_place:
                 self._places.release()
+
+
+# -- a thread for each hook --------------------------------------------------------------------------------------------
+
+_hooks_logger = logging.getLogger("leasehold.hooks")
+
+IDLE_SECONDS = 10.0
+"""Seconds for which the thread of a hook waits for more events before it ends."""
+
+
+class HookThread:
+    """Calls one hook, one event after another. Each hook has a thread of its own, so that one that blocks holds up no
+    other; the thread is a daemon, so that it does not keep the process from ending."""
+
+    def __init__(
+        self,
+        name: str,
+        turn: threading.Condition,
+        deliver: Callable[[HookDelivery], None],
+        give_back: Callable[[Sequence[HookDelivery]], None],
+        on_done: Callable[[HookThread], None],
+    ) -> None:
+        self.name = name
+        self.calls = 0
+        """How many calls have ended."""
+        self.expects_more = False
+        """More of its events may be due: the dispatcher has looked only for those of other hooks since, or took as many
+        as it takes at once."""
+        self._turn = turn
+        self._deliver = deliver
+        self._give_back = give_back
+        self._on_done = on_done
+        self._events: deque[HookDelivery] = deque()
+        self._until = 0.0
+        """When the first half of the events' lease is over, on the monotonic clock."""
+        self._began_at: float | None = None
+        self._is_stuck = False
+        self._lives = self._closed = False
+
+    @property
+    def has_room(self) -> bool:
+        return self._began_at is None and not self._events
+
+    @property
+    def stuck_for(self) -> float | None:
+        """Seconds that the call under way has taken, if that is too long."""
+        with self._turn:
+            began_at = self._began_at if self._is_stuck else None
+            return None if began_at is None else time.monotonic() - began_at
+
+    def give(self, events: Sequence[HookDelivery], until: float, *, more: bool) -> None:
+        with self._turn:
+            if not self._lives:
+                threading.Thread(target=self._run, name=f"leasehold-hook-{self.name}", daemon=True).start()
+                self._lives = True
+            self._events.extend(events)
+            self._until = until
+            self.expects_more = more
+            self._turn.notify_all()
+
+    def take_turn(self) -> bool:
+        """Return whether the hook has room; if not, the dispatcher looks again when it has."""
+        with self._turn:
+            self.expects_more = not self.has_room
+            return not self.expects_more
+
+    def find_stuck(self, longest: float) -> bool:
+        """Return True if the call under way has just become longer than that many seconds."""
+        with self._turn:
+            if self._is_stuck or self._began_at is None or time.monotonic() - self._began_at <= longest:
+                return False
+            self._is_stuck = True
+            return True
+
+    def withdraw(self) -> list[HookDelivery]:
+        """Take back the events whose calls have not begun."""
+        with self._turn:
+            events = list(self._events)
+            self._events.clear()
+            return events
+
+    def close(self) -> float | None:
+        """End the thread when its call is over; returns the seconds that the call has taken so far, or None."""
+        with self._turn:
+            self._closed = True
+            self._turn.notify_all()
+            return None if self._began_at is None else time.monotonic() - self._began_at
+
+    def _run(self) -> None:
+        while (delivery := self._next()) is not None:
+            if time.monotonic() < self._until:
+                self._deliver(delivery)
+            else:
+                self.expects_more = True
+                self._give_back([delivery, *self.withdraw()])
+
+    def _next(self) -> HookDelivery | None:
+        with self._turn:
+            if self._began_at is not None:
+                self.calls += 1
+                if self._is_stuck:
+                    seconds = time.monotonic() - self._began_at
+                    _hooks_logger.info("hook %s has returned after %.0f s", self.name, seconds)
+                self._began_at, self._is_stuck = None, False
+                self._turn.notify_all()
+                if not self._events:
+                    self._on_done(self)
+            self._turn.wait_for(lambda: self._events or self._closed, IDLE_SECONDS)
+            if not self._events:
+                self._lives = False
+                return None
+            self._began_at = time.monotonic()
+            return self._events.popleft()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
+from leasehold.domain.hooks import WEBHOOK_TASK
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Detached, HandedBack, Outcome, Success
 from leasehold.domain.tracing import Tracing
@@ -67,6 +68,9 @@ class Starter:
         self.on_loop = 0
         self.in_threads = 0
         self.external = 0
+        self.webhooks = 0
+        """Deliveries to webhooks: they run on the loop, in places of their own."""
+        self._webhook_task = self.tasks.get(WEBHOOK_TASK)
         self._waiting_for_thread: dict[Attempt, None] = {}
         """Attempts waiting for a thread. `pop` is atomic: the thread or the watchdog that pops one owns it."""
         self._left_threads: deque[tuple[Attempt, Outcome | None, float]] = deque()
@@ -107,9 +111,10 @@ class Starter:
     def _make_attempts(self, grants: Sequence[Grant], sent_at: float) -> list[Attempt]:
         """Make the attempts: from here on their leases are renewed and they take places; no handler has begun yet."""
         tasks, held, now = self.tasks, self.attempts.held, time.monotonic()
+        webhook_task = self._webhook_task
         journal, updates, resources = self.journal, self.updates, self.resources
         attempts = []
-        on_loop = externals = 0
+        on_loop = externals = webhooks = 0
         renew_at = float("inf")
         for grant in grants:
             definition = tasks[grant.task]
@@ -125,7 +130,10 @@ class Starter:
                 in_child.processes = self.processes
             else:
                 attempt = Attempt(grant, definition, now, sent_at, journal, updates, resources)
-                on_loop += definition.runs_on_loop
+                if definition is webhook_task:
+                    webhooks += 1
+                else:
+                    on_loop += definition.runs_on_loop
             if grant.seconds_left is not None:
                 attempt.deadline_at = now + grant.seconds_left
             if attempt.renew_at < renew_at:
@@ -134,14 +142,16 @@ class Starter:
             attempts.append(attempt)
         self.on_loop += on_loop
         self.external += externals
-        self.in_threads += len(attempts) - on_loop - externals
+        self.webhooks += webhooks
+        self.in_threads += len(attempts) - on_loop - externals - webhooks
         self.keeper.expect(renew_at)
         return attempts
 
     def _begin(self, attempt: Attempt) -> None:
         definition = attempt.definition
         if definition.runs_on_loop and definition.external is None:
-            start_task(self._loop, attempt, self._steps(attempt, self._ended_on_loop))
+            ended = self._ended_on_loop if definition is not self._webhook_task else self._ended_delivery
+            start_task(self._loop, attempt, self._steps(attempt, ended))
         elif isinstance(attempt, ExternalAttempt):
             self.attempts.end_of(attempt).add_done_callback(
                 lambda _: self.executions.remove_when_settled(attempt)
@@ -183,6 +193,10 @@ class Starter:
     # -- end -------------------------------------------------------------------------------------------------------
     def _ended_outside(self, attempt: Attempt, outcome: Outcome | None) -> None:
         self.external -= 1
+        self._left(attempt, outcome)
+
+    def _ended_delivery(self, attempt: Attempt, outcome: Outcome | None) -> None:
+        self.webhooks -= 1
         self._left(attempt, outcome)
 
     def _ended_on_loop(self, attempt: Attempt, outcome: Outcome | None) -> None:

@@ -291,7 +291,12 @@ class Worker:
     def health(self) -> Health:
         """Whether the worker is healthy, and what is wrong if not."""
         return judge(
-            self._claimer, self.attempts, self.settler, self.settings, finished=self._finished.is_set()
+            self._claimer,
+            self.attempts,
+            self.settler,
+            self.hook_dispatcher,
+            self.settings,
+            finished=self._finished.is_set(),
         )
 
     # -- roles -----------------------------------------------------------------------------------------------------
@@ -350,7 +355,7 @@ class Worker:
                 tenants=self.settings.tenants,
                 sites=tuple(self._claimer.sites),
                 concurrency=self.settings.concurrency + self.settings.threads if self.settings.claims else 0,
-                running=health.running,
+                running=max(0, health.running - self.starter.webhooks),  # deliveries take no places of jobs
                 draining=self._claimer.draining or self._finished.is_set(),
                 version=self._version,
             )
@@ -360,6 +365,7 @@ class Worker:
 
     # -- end -------------------------------------------------------------------------------------------------------
     async def _end(self) -> None:
+        self.hook_dispatcher.finishes = self.settings.burst and not self._drain_requested
         self._scheduler.retire()
         self._claimer.drain()
         self._finished.set()

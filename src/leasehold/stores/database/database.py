@@ -87,6 +87,10 @@ class Database(Protocol):
     def refuses_data(self, error: Exception) -> bool:
         """Whether the error means that the database refused a statement's values, not that something else failed."""
 
+    def refuses_row(self, error: Exception) -> bool:
+        """Whether the error is about a single row: its values or a constraint of a table were refused, a trigger raised
+        it, or the row cannot be read. The same statement may go through without that row."""
+
     def close(self) -> None: ...
 
 

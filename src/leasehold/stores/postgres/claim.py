@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 
+from leasehold.domain.errors import StoreError
 from leasehold.domain.job import Grant
 from leasehold.domain.lanes import DueGroup, DueGroups, Source, best_first
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
@@ -79,7 +80,9 @@ class PostgresClaims(JobStore):
     def _claim(self, request: ClaimRequest, idle: bool) -> list[Grant]:
         waits: list[float] = []
         """Seconds until jobs are due, or rates open."""
-        grants = self._claim_at_once(request, waits) if idle and request.is_mixed else None
+        grants = None
+        if idle and request.is_mixed:
+            grants = self._past_refused(request, lambda: self._claim_at_once(request, waits))
         if grants is None:
             claim = Claim(
                 request,
@@ -88,8 +91,8 @@ class PostgresClaims(JobStore):
                 lambda found: self._postgres.read(lambda session: self._queues_of(session, found)),
             )
             try:
-                self._find_and_take(request, claim)
-            except psycopg.Error:
+                self._past_refused(request, lambda: self._find_and_take(request, claim))
+            except (psycopg.Error, StoreError):
                 # Each source has a transaction of its own. Grants of an earlier source are leased: if they are not
                 # returned, their jobs lie idle until the leases expire. The next claim meets the error again.
                 if claim.grants:

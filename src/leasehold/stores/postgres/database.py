@@ -29,6 +29,7 @@ from leasehold.domain.errors import (
     PermissionMissing,
     ReadTooSlow,
     SchemaIncomplete,
+    StoreError,
 )
 from leasehold.stores.database.database import (
     Clock,
@@ -101,6 +102,8 @@ T = TypeVar("T")
 
 TRIES = 12
 _AGAIN = frozenset({"40001", "40P01", "55P03"})
+_MIRROR = re.compile(r"\bmirror_\w*_[0-9a-f]{8}\b")
+"""A mirror's function, in the context of an error."""
 _MISSING = (
     psycopg.errors.UndefinedTable,
     psycopg.errors.InvalidSchemaName,
@@ -315,6 +318,16 @@ class PostgresDatabase:
         if isinstance(error, psycopg.DataError | psycopg.errors.CheckViolation | UnicodeEncodeError):
             return True
         return isinstance(error, psycopg.Error) and _exceeds_a_limit(error)
+
+    def refuses_row(self, error: Exception) -> bool:
+        cause = error.__cause__ if isinstance(error, StoreError) else error
+        if not isinstance(cause, psycopg.Error):
+            return cause is error and self.refuses_data(error)
+        refused = isinstance(
+            cause, psycopg.IntegrityError | psycopg.errors.RaiseException | psycopg.errors.DataCorrupted
+        )
+        # Inside the function of a mirror it is the user's table that is missing, or that our role may not write.
+        return refused or self.refuses_data(cause) or _MIRROR.search(cause.diag.context or "") is not None
 
     def notify(self, hint: Hint) -> None:
         self._notify(self.channel, PAYLOADS[hint])

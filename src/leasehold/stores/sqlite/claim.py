@@ -51,7 +51,7 @@ class SqliteClaims(JobStore):
             claim.find_and_take()
             return claim.grants
 
-        grants = self._sqlite.transact(work)
+        grants = self._past_refused(request, lambda: self._sqlite.transact(work))
         self._expect_opening(request.queues, request.tasks, waits)
         return grants
 

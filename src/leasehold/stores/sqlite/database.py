@@ -44,6 +44,7 @@ _TROUBLE = frozenset(
         sqlite3.SQLITE_PROTOCOL,
     }
 )
+_UNREADABLE = ("malformed JSON", "Could not decode to UTF-8")
 STATEMENTS = read_statements("leasehold.stores.sqlite")
 LOCK_RETRY = 0.0005, 0.004
 """Least and most seconds until the file's lock is tried again. A try costs some microseconds."""
@@ -220,6 +221,11 @@ class SqliteDatabase:
             error, sqlite3.DataError | sqlite3.InterfaceError | UnicodeEncodeError | OverflowError
         )
 
+    def refuses_row(self, error: Exception) -> bool:
+        if isinstance(error, sqlite3.OperationalError):
+            return str(error).startswith(_UNREADABLE)
+        return isinstance(error, sqlite3.IntegrityError) or self.refuses_data(error)
+
     def close(self) -> None:
         """Does not wait: a thread that is using a connection finishes its call and closes it."""
         with self._file.inside():
@@ -244,7 +250,7 @@ class SqliteDatabase:
     def _translated(self, error: BaseException) -> BaseException:
         """Turns file trouble (full, read-only, locked, gone) and missing tables into our errors; others stay."""
         if isinstance(error, sqlite3.OperationalError):
-            code = error.sqlite_errorcode & 0xFF
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the driver's own errors have none
             if code in _TROUBLE:
                 return self._file.unreachable(error)
             # SQLite adds the database's name to a missing table that a trigger writes to: a mirror's.

@@ -25,6 +25,12 @@ class OutboxesOfTenants(TenantRouting):
     _taken: dict[str, Name] = field(init=False, default_factory=dict)
     """The tenants of the events under delivery, by event."""
     _all_outboxes_at: float = field(init=False, default=0.0)
+    _hooks: frozenset[str] = field(init=False, default=frozenset())
+    """The hooks of this process."""
+    _taken_for: frozenset[str] = field(init=False, default=frozenset())
+    """The hooks of the last call of `take_events`: a hook that is busy is left out."""
+    _passed_over: set[Name] = field(init=False, default_factory=set)
+    """Tenants that may have events of hooks that were left out."""
 
     def find_listeners(self) -> list[Listener]:
         found = self.directory.control.find_listeners()
@@ -50,6 +56,12 @@ class OutboxesOfTenants(TenantRouting):
     def take_events(self, listeners: Sequence[str], limit: int, seconds: float) -> list[HookDelivery]:
         if not listeners:
             return []
+        wanted = frozenset(listeners)
+        if not wanted <= self._taken_for:
+            self._touch_hooks(self._passed_over)
+            self._passed_over.clear()
+        self._taken_for = wanted
+        self._hooks |= wanted
         taken = self.directory.control.take_events(listeners, limit, seconds)
 
         def take(name: Name, store: JobStore) -> None:
@@ -59,7 +71,10 @@ class OutboxesOfTenants(TenantRouting):
             self._taken.update((delivery.event.id, name) for delivery in some)
             taken.extend(_of(name, delivery) for delivery in some)
 
-        for name in self._outboxes():
+        names = self._outboxes()
+        if wanted != self._hooks:
+            self._passed_over.update(names)
+        for name in names:
             if len(taken) < limit:
                 self._over([name], take)
             else:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
@@ -14,7 +16,7 @@ from leasehold.domain.errors import InvalidState, RunningJob, state_reported
 from leasehold.domain.job import Enqueued, Grant, Job, NewJob, Sighting, has_run_out
 from leasehold.domain.lanes import DueGroup, DueGroups, Source
 from leasehold.domain.limits import Need, retry_hint
-from leasehold.domain.outcome import Expired, Lost
+from leasehold.domain.outcome import Expired, Lost, clean_error
 from leasehold.domain.records import claimable_in
 from leasehold.domain.settle import settle, settle_lost, time_is_over
 from leasehold.domain.states import State
@@ -30,8 +32,13 @@ from leasehold.stores.verbs.limits import (
     lock_limits,
     why_not,
 )
-from leasehold.stores.verbs.locking import find_progress, lock, lock_held_skip_locked
-from leasehold.stores.verbs.writing import batches, find_key_owners, write
+from leasehold.stores.verbs.locking import find_progress, lock, lock_held_skip_locked, lock_skip_locked
+from leasehold.stores.verbs.writing import batches, find_key_owners, postpone, try_places, write
+
+logger = logging.getLogger("leasehold.worker")
+
+POSTPONED_FOR = 300.0
+"""Seconds until a job is tried again that can neither be claimed nor fail."""
 
 SEES_TICKETS = 200
 """Tickets that every claim looks at, even with little room: a small worker clears many stale ones at once."""
@@ -241,6 +248,51 @@ def grants_of(rows: Iterable[tuple[Any, ...]]) -> list[Grant]:
 
 # -- one job ---------------------------------------------------------------------------------------------------------
 class ClaimVerbs(LimitVerbs):
+    def _fail_refused(self, request: ClaimRequest) -> bool:
+        """After the database has refused a claim: find the jobs whose rows it refuses, and fail them. False: there is
+        none among the due jobs."""
+        due = [row[0] for row in self._tuples("list_claimable", limit=2 * request.limit, **request.where)]
+        refused: list[tuple[str, Exception]] = []
+        for some in batches(due):
+            self._past_refusals(
+                some,
+                lambda ids: self._try_claims(ids, request.worker),
+                lambda job_id, error: refused.append((job_id, error)),
+            )
+        return [self._refuse_start(job_id, request.worker, error) for job_id, error in refused] != []
+
+    def _try_claims(self, ids: Sequence[str], worker: str) -> list[str]:
+        """Claim in a transaction that is rolled back. Locked jobs are left out."""
+
+        def work(session: Session) -> None:
+            jobs, now = lock_skip_locked(session, ids)
+            if now is not None:
+                queued = [job for job in jobs.values() if job.state is State.QUEUED]
+                try_places(session, [operate.claim(job, worker=worker, now=now) for job in queued], now)
+            raise _Tried
+
+        with suppress(_Tried):
+            self._database.transact(work)
+        return []
+
+    def _refuse_start(self, job_id: str, worker: str, error: Exception) -> RefusedStart:
+        """Fail a queued job that the database does not let start. If it refuses that too (a mirror's table may refuse
+        the word for `failed`), the job waits where it stands, and others go ahead of it."""
+        why = f"the database refuses to start it: {_first_line(error)}"
+        try:
+            state = self._database.transact(lambda session: _refuse(session, job_id, why, worker))
+        except Exception as problem:
+            if not self._database.refuses_row(problem):
+                raise
+            why += f"; and to fail it: {_first_line(problem)}"
+            state = self._database.transact(
+                lambda session: postpone(session, job_id, POSTPONED_FOR, why, worker)
+            )
+        what = "failed" if state is State.FAILED else f"is tried again in {POSTPONED_FOR / 60:.0f} min"
+        if state is not None:
+            logger.error("job %s %s: %s", job_id, what, why)
+        return RefusedStart(state, why)
+
     def claim_by_id(
         self, job_id: str, worker: str, sites: Sequence[str] = (), sighting: Sighting | None = None
     ) -> Grant | ClaimDenied:
@@ -251,6 +303,19 @@ class ClaimVerbs(LimitVerbs):
         monotonic = self._database.clock.monotonic()
         ripe = sighting if sighting is not None and sighting.ripe(monotonic) else None
 
+        try:
+            return self._claim_by_id(job_id, worker, sites, ripe, monotonic)
+        except Exception as error:
+            if not self._database.refuses_row(error):
+                raise
+            state, why = self._refuse_start(job_id, worker, error)
+            if state is None:
+                raise
+            return ClaimDenied(job_id, state, why)
+
+    def _claim_by_id(
+        self, job_id: str, worker: str, sites: Sequence[str], ripe: Sighting | None, monotonic: float
+    ) -> Grant | ClaimDenied:
         def work(session: Session, need: Need = NOTHING) -> Grant | ClaimDenied | Need:
             if need:
                 lock_limits(session, [need])
@@ -289,6 +354,29 @@ class ClaimVerbs(LimitVerbs):
             some = {job_id: late[job_id] for job_id in ids}
             self._database.transact(lambda session, some=some: _expire_grants(session, some))  # type: ignore[misc] # mypy cannot infer a lambda with a default
         return [grant for grant in grants if grant.id not in late]
+
+
+class _Tried(Exception):
+    """Rolls back a claim that the database has not refused."""
+
+
+class RefusedStart(NamedTuple):
+    state: State | None
+    """The state of the job now. None: it is not queued any more."""
+    why: str
+
+
+def _refuse(session: Session, job_id: str, why: str, worker: str) -> State | None:
+    jobs, now = lock(session, [job_id])
+    job = jobs.get(job_id)
+    if job is None or now is None or job.state is not State.QUEUED:
+        return None
+    write(session, [operate.refuse_start(job, why, worker=worker, now=now)], now)
+    return State.FAILED
+
+
+def _first_line(error: Exception) -> str:
+    return clean_error(str(error).strip()).partition("\n")[0]
 
 
 def _expire_grants(session: Session, leases: Mapping[str, int]) -> None:
@@ -423,7 +511,13 @@ class RunNowVerbs(EnqueueVerbs):
         self._make_gates([job])
         self._make_worker_name(worker)
         monotonic = self._database.clock.monotonic()
-        return self._database.transact(lambda session: _run_now(session, job, worker, cap, monotonic))
+        try:
+            return self._database.transact(lambda session: _run_now(session, job, worker, cap, monotonic))
+        except Exception as error:
+            if not self._database.refuses_row(error):
+                raise
+            why = f"the database refuses it: {_first_line(error)}"
+            raise InvalidState(job.id, "start", "not stored", why) from error
 
 
 def _run_now(

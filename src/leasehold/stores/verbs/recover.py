@@ -54,7 +54,11 @@ class RecoverVerbs(QuestionVerbs):
         ripe = sorted(once.values(), key=lambda s: s.id)
         reaped: list[Reaped] = []
         for batch in batches(ripe):
-            moves = self._database.transact(lambda session, batch=batch: _reap(session, batch))  # type: ignore[misc] # mypy cannot infer a lambda with a default
+            moves = self._past_refusals(
+                batch,
+                lambda some: self._database.transact(lambda session: _reap(session, some)),
+                lambda sighting, error: self._note_refusal(sighting.id, "recover", error),
+            )
             reaped += [
                 Reaped(
                     move.job.id,
@@ -79,7 +83,11 @@ class RecoverVerbs(QuestionVerbs):
         separate read looks for them first: a sweep that finds nothing writes nothing."""
         rows = self._tuples("find_passed_limits", limit=limit)
         ids = [job_id for job_id, is_question in rows if not is_question]
-        ended = self._database.transact(lambda session: _expire(session, ids)) if ids else []
+        ended = self._past_refusals(
+            ids,
+            lambda some: self._database.transact(lambda session: _expire(session, some)) if some else [],
+            lambda job_id, error: self._note_refusal(job_id, "expire", error),
+        )
         return ended + self._expire_questions([job_id for job_id, is_question in rows if is_question])
 
     def adopt(
@@ -92,8 +100,7 @@ class RecoverVerbs(QuestionVerbs):
         self._make_worker_name(worker)
         parameters = {"sites": list(sites), "tasks": None if tasks is None else list(tasks), "limit": limit}
 
-        def work(session: Session) -> list[Grant]:
-            found = [row[0] for row in session.tuples("find_orphans", **parameters)]
+        def work(session: Session, found: Sequence[str]) -> list[Grant]:
             jobs, now = lock_skip_locked(session, found)
             if now is None:
                 return []
@@ -102,7 +109,20 @@ class RecoverVerbs(QuestionVerbs):
             write(session, moves, now)
             return [grant_of(move.job, now) for move in moves]
 
-        return self._database.transact(work)
+        def find_and_adopt(session: Session) -> list[Grant]:
+            return work(session, [row[0] for row in session.tuples("find_orphans", **parameters)])
+
+        try:
+            return self._database.transact(find_and_adopt)
+        except Exception as error:
+            if not self._database.refuses_row(error):
+                raise
+        # Not failed: its execution may be alive.
+        return self._past_refusals(
+            [row[0] for row in self._tuples("find_orphans", **parameters)],
+            lambda ids: self._database.transact(lambda session: work(session, ids)),
+            lambda job_id, error: self._note_refusal(job_id, "adopt", error),
+        )
 
     def find_leases_of(self, worker: str) -> list[Grant]:
         """After a lost reply: the leases that this worker holds."""

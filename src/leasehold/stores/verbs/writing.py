@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import json
+import logging
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,9 +29,12 @@ from leasehold.stores.database.database import Columns, Database, Records, Row, 
 from leasehold.stores.database.places import Place, place_of, record_of
 from leasehold.stores.verbs.dependencies import lock_descendants, moves_of_children
 
+logger = logging.getLogger("leasehold.worker")
+
 P = ParamSpec("P")
 S = TypeVar("S", bound="Verbs")
 T = TypeVar("T")
+R = TypeVar("R")
 BATCH = 500
 """Most rows that a short transaction touches: on SQLite no other transaction can write meanwhile."""
 
@@ -45,6 +49,8 @@ class Verbs:
         self._database = database
         self._worker_names: set[str] = set()
         """Names known to have a number, which never changes."""
+        self._refusals: set[tuple[str, str]] = set()
+        """The jobs and verbs whose refusal was logged."""
 
     @property
     def label(self) -> str:
@@ -74,6 +80,33 @@ class Verbs:
                 lambda session: session.run("insert_worker_name", worker=worker), idempotent=True
             )
             self._worker_names.add(worker)
+
+    def _past_refusals(
+        self,
+        items: Sequence[T],
+        work: Callable[[Sequence[T]], list[R]],
+        on_refused: Callable[[T, Exception], object],
+    ) -> list[R]:
+        """Do the work for all items at once. If the database refuses a row, halve until its item is alone: that one is
+        left out, and the others go through."""
+        try:
+            return work(items)
+        except Exception as error:
+            if not self._database.refuses_row(error):
+                raise
+            if len(items) < 2:
+                for item in items:
+                    on_refused(item, error)
+                return []
+        middle = len(items) // 2
+        done = self._past_refusals(items[:middle], work, on_refused)
+        return done + self._past_refusals(items[middle:], work, on_refused)
+
+    def _note_refusal(self, job_id: str, verb: str, error: Exception) -> None:
+        """Log, once, that the database refuses what must happen to a job. It is tried again at the next opportunity."""
+        if (job_id, verb) not in self._refusals:
+            self._refusals.add((job_id, verb))
+            logger.error("the database refuses to %s job %s: %s", verb, job_id, str(error).strip())
 
     def _still_held(self, leases: Iterable[tuple[str, int]]) -> set[tuple[str, int]]:
         """The leases that are only locked, of those that a statement skipped; the other leases are lost."""
@@ -131,6 +164,38 @@ def write_moves(session: Session, moves: Sequence[Move], now: datetime) -> Group
         moves = moves_of_children(session, moves, now)
     write_outbox(session, happened_in(written))
     return groups
+
+
+def try_places(session: Session, moves: Sequence[Move], now: datetime) -> None:
+    """Write only the places of these moves, and check what the database would check at the commit: an error shows what
+    it refuses. For a transaction that is rolled back."""
+    rows = _Rows()
+    for move in moves:
+        _move(rows, move, now)
+    _write_places(session, rows)
+    session.run("check_constraints")
+
+
+def postpone(session: Session, job_id: str, seconds: float, why: str, actor: str) -> State | None:
+    """Change the due time of a queued job where its row stands, so that no trigger runs. The job is not read, because
+    that may be what fails. None: it is not queued any more."""
+    places = [
+        row
+        for statement in ("postpone_ready", "postpone_lane_places")
+        for row in session.rows(statement, id=job_id, seconds=seconds)
+    ]
+    if not places:
+        return None
+    row = places[0]
+    if row["lane"] is not None:
+        write_tickets(session, [Ticket(row["lane"], row["gate"], row["priority"], row["available_at"])])
+    known = session.rows("list_history", id=job_id)
+    if not any(entry["event"] == "refused" and entry["detail"] == why for entry in known):
+        queued = State.QUEUED.value
+        entry = {"job_id": job_id, "event": "refused", "from_state": queued, "to_state": queued}
+        entry |= {"token": row["token"], "attempt": row["attempt"], "actor": actor, "detail": why}
+        session.run("insert_history", entries=Records([entry]))
+    return State.QUEUED
 
 
 def bump_groups(session: Session, groups: Mapping[str, int]) -> None:

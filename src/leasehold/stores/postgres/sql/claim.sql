@@ -90,6 +90,44 @@ UNION ALL
 -- include: later
 ;
 
+-- name: list_claimable
+-- The due jobs that a claim may meet: of each gate the first :limit plain ones, and the heads of lanes. Read only after
+-- the database has refused a claim, to find the job whose row it refuses.
+WITH given AS MATERIALIZED (SELECT :queues::text[] AS queues, :tasks::text[] AS tasks, :limit::integer AS room),
+-- include: listed_gates
+, lanes AS MATERIALIZED (
+    SELECT DISTINCT k.lane FROM (SELECT id FROM listed UNION ALL SELECT 0) AS o, given, LATERAL (
+        SELECT t.lane FROM leasehold.ticket AS t WHERE t.gate = o.id AND t.available_at <= :now
+        ORDER BY t.priority DESC, t.available_at LIMIT greatest(given.room, 200)) AS k),
+due AS MATERIALIZED (
+    SELECT r.seq FROM listed AS o, given, LATERAL (
+        SELECT q.seq FROM leasehold.ready AS q WHERE q.gate = o.id AND q.available_at <= :now
+        ORDER BY q.priority DESC, q.available_at, q.seq LIMIT given.room) AS r
+    UNION ALL
+    SELECT h.seq FROM lanes AS l, LATERAL (
+        SELECT p.seq, p.gate, p.available_at FROM leasehold.lane_place AS p WHERE p.lane = l.lane AND p.lane_at <= :now
+        ORDER BY p.lane_at, p.seq LIMIT 1) AS h
+    WHERE h.available_at <= :now AND h.gate IN (SELECT id FROM listed)
+      AND NOT EXISTS (SELECT FROM leasehold.lane_hold AS b WHERE b.lane = l.lane AND b.job <> h.seq)
+      AND NOT EXISTS (SELECT FROM leasehold.lane_stop AS b WHERE b.lane = l.lane))
+SELECT j.id FROM due JOIN leasehold.job AS j ON j.seq = due.seq ORDER BY j.seq;
+
+-- name: check_constraints
+-- Checks at once what would only be checked at the commit.
+SET CONSTRAINTS ALL IMMEDIATE;
+
+-- name: postpone_ready
+-- In place: an insert would run the triggers of mirrors, which refuse the job.
+UPDATE leasehold.ready AS p SET available_at = :now + :seconds::double precision * interval '1 second'
+WHERE p.seq = (SELECT j.seq FROM leasehold.job AS j WHERE j.id = :id)
+RETURNING NULL::text AS lane, p.gate, p.priority, p.available_at, p.token, p.attempt;
+
+-- name: postpone_lane_places
+-- The job keeps its place, and its lane waits.
+UPDATE leasehold.lane_place AS p SET available_at = :now + :seconds::double precision * interval '1 second'
+FROM leasehold.job AS j WHERE j.id = :id AND p.lane = j.lane AND p.seq = j.seq
+RETURNING p.lane, p.gate, p.priority, p.available_at, p.token, p.attempt;
+
 -- name: find_limited_groups
 -- The same over gates with limits that were found open: groups of due work behind them.
 WITH RECURSIVE open AS MATERIALIZED (SELECT id FROM unnest((SELECT :gates::bigint[])) AS g(id)),

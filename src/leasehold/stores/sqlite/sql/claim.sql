@@ -7,6 +7,47 @@ WHERE g.queue IN (SELECT value FROM json_each(:queues))
                   WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'task' AND p.name = g.task))
                     AND (p.until IS NULL OR p.until > :now));
 
+-- name: list_claimable
+-- The due jobs that a claim may meet: of each gate the first :limit plain ones, and the heads of lanes. Read only after
+-- the database has refused a claim, to find the job whose row it refuses.
+WITH listed AS MATERIALIZED (
+    SELECT g.id FROM leasehold_gate AS g
+    WHERE g.queue IN (SELECT value FROM json_each(:queues))
+      AND (:tasks IS NULL OR g.task IN (SELECT value FROM json_each(:tasks)))
+      AND NOT EXISTS (SELECT 1 FROM leasehold_pause AS p
+                      WHERE ((p.scope = 'queue' AND p.name = g.queue) OR (p.scope = 'task' AND p.name = g.task))
+                        AND (p.until IS NULL OR p.until > :now)))
+SELECT j.id FROM listed AS o CROSS JOIN leasehold_job AS j ON j.seq IN (
+    SELECT q.seq FROM leasehold_ready AS q WHERE q.gate = o.id AND q.available_at <= :now
+    ORDER BY q.priority DESC, q.available_at, q.seq LIMIT :limit)
+UNION ALL
+SELECT j.id FROM (
+    SELECT DISTINCT t.lane FROM leasehold_ticket AS t
+    WHERE (t.gate = 0 OR t.gate IN (SELECT id FROM listed)) AND t.available_at <= :now) AS l
+CROSS JOIN leasehold_lane_place AS h ON (h.lane, h.lane_at, h.seq) = (
+    SELECT p.lane, p.lane_at, p.seq FROM leasehold_lane_place AS p WHERE p.lane = l.lane AND p.lane_at <= :now
+    ORDER BY p.lane_at, p.seq LIMIT 1)
+CROSS JOIN leasehold_job AS j ON j.seq = h.seq
+WHERE h.available_at <= :now AND h.gate IN (SELECT id FROM listed)
+  AND NOT EXISTS (SELECT 1 FROM leasehold_lane_hold AS b WHERE b.lane = l.lane AND b.job <> h.seq)
+  AND NOT EXISTS (SELECT 1 FROM leasehold_lane_stop AS b WHERE b.lane = l.lane);
+
+-- name: check_constraints
+-- Nothing is left for the commit: our connections do not enforce foreign keys.
+SELECT 1;
+
+-- name: postpone_ready
+-- In place: an insert would run the triggers of mirrors, which refuse the job.
+UPDATE leasehold_ready SET available_at = :now + CAST(round(:seconds * 1e6) AS INTEGER)
+WHERE seq = (SELECT j.seq FROM leasehold_job AS j WHERE j.id = :id)
+RETURNING NULL AS lane, gate, priority, available_at, token, attempt;
+
+-- name: postpone_lane_places
+-- The job keeps its place, and its lane waits.
+UPDATE leasehold_lane_place SET available_at = :now + CAST(round(:seconds * 1e6) AS INTEGER)
+WHERE (lane, seq) = (SELECT j.lane, j.seq FROM leasehold_job AS j WHERE j.id = :id)
+RETURNING lane, gate, priority, available_at, token, attempt;
+
 -- name: find_ready_groups
 -- The first row of every priority in use behind these gates: a loose index scan, one probe each, so delayed rows of a
 -- higher priority are skipped, not walked.
