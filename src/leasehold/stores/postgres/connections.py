@@ -104,8 +104,15 @@ def bad_url() -> InvalidInput:
 
 
 def label_of(url: str, schema: str) -> str:
-    """The database's name in messages, made from the parts that are neither user nor password. An unescaped password
-    spills into other parts: such a URL is refused, before the driver quotes half the password as a host or port."""
+    """The database's name in messages, made from the parts that are neither user nor password."""
+    host, port, name = address_of(url)
+    return f"postgresql://{host}{f':{port}' if port else ''}/{name} (schema {schema})"
+
+
+def address_of(url: str) -> tuple[str, str, str]:
+    """Host, port and database, as the driver reads the URL; several hosts and ports stay one text, with commas. An
+    unescaped password spills into other parts: such a URL is refused, before the driver quotes half the password as a
+    host or port."""
     address = url.partition("://")[2].partition("?")[0]
     if "@" in address.partition("/")[2] or address.count("@") > 1:
         raise bad_url()
@@ -117,7 +124,7 @@ def label_of(url: str, schema: str) -> str:
     # A host may begin with @: an abstract socket.
     if "@" in host[1:] or not all(not one or one.isdecimal() for one in port.split(",")):
         raise bad_url()
-    return f"postgresql://{host}{f':{port}' if port else ''}/{parts.get('dbname', '')} (schema {schema})"
+    return host, port, str(parts.get("dbname", ""))
 
 
 # -- instants ----------------------------------------------------------------------------------------------------------
