@@ -39,7 +39,7 @@ from leasehold.threads import after_fork
 OLDEST_SERVER = 150000
 STATEMENT_SECONDS = 30
 
-_SESSION = {
+SESSION = {
     "timezone": "UTC",
     "datestyle": "ISO, YMD",
     "client_encoding": "UTF8",
@@ -54,7 +54,7 @@ def options(pooler: bool) -> dict[str, str]:
     compile: with many rows waiting it is far off, and the server compiled a claim of 5 ms for 80 ms."""
     if pooler:
         return {"client_encoding": "UTF8"}
-    wanted = {"statement_timeout": f"{STATEMENT_SECONDS}s", "jit": "off", **_SESSION}
+    wanted = {"statement_timeout": f"{STATEMENT_SECONDS}s", "jit": "off", **SESSION}
     words = [f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in wanted.items()]
     return {"options": " ".join(words), "client_encoding": "UTF8"}
 
@@ -63,7 +63,7 @@ def check(connection: psycopg.Connection[Any], label: str) -> None:
     """Raises unless the server and the session meet the requirements."""
     if connection.info.server_version < OLDEST_SERVER:
         raise DatabaseTooOld("PostgreSQL", str(connection.info.server_version // 10000), "15")
-    names = ["server_encoding", *_SESSION]
+    names = ["server_encoding", *SESSION]
     query = "SELECT " + ", ".join(f"current_setting('{name}')" for name in names)
     with connection.cursor() as cursor:
         row = cursor.execute(query.encode()).fetchone() or ()
@@ -76,18 +76,18 @@ def check(connection: psycopg.Connection[Any], label: str) -> None:
             "make the database with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
         )
     for name, value in found.items():
-        if not _is_good(name, value):
+        if not is_good(name, value):
             raise DatabaseUnfit(
                 label,
                 f"{name} is {value!r} on its connections",
-                f"run: ALTER ROLE {connection.info.user} SET {name} = '{_SESSION[name]}'; and let the pooler reconnect",
+                f"run: ALTER ROLE {connection.info.user} SET {name} = '{SESSION[name]}'; and let the pooler reconnect",
             )
 
 
-def _is_good(name: str, value: str) -> bool:
+def is_good(name: str, value: str) -> bool:
     if name == "datestyle":
         return value.startswith("ISO")
-    return value.upper() in {_SESSION[name].upper(), *_ALSO_GOOD.get(name, ())}
+    return value.upper() in {SESSION[name].upper(), *_ALSO_GOOD.get(name, ())}
 
 
 # -- URLs in messages --------------------------------------------------------------------------------------------------
