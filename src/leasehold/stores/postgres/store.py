@@ -29,7 +29,7 @@ from leasehold.stores.database.wakeups import (
     tenants_label,
 )
 from leasehold.stores.postgres.claim import PostgresClaims
-from leasehold.stores.postgres.connections import CONNECT_SECONDS, SESSION, is_good
+from leasehold.stores.postgres.connections import SESSION, BoundedConnection, is_good, network_options
 from leasehold.stores.postgres.database import (
     STATEMENTS,
     PostgresDatabase,
@@ -76,8 +76,8 @@ def examine(database: PostgresDatabase, pooler_declared: bool) -> Iterator[Findi
 
 
 def _connect(database: PostgresDatabase) -> psycopg.Connection[Any]:
-    return psycopg.connect(
-        database.url, autocommit=True, connect_timeout=CONNECT_SECONDS, prepare_threshold=None
+    return BoundedConnection.connect(
+        database.url, autocommit=True, prepare_threshold=None, **network_options(database.url)
     )
 
 
@@ -373,13 +373,14 @@ class PostgresStore(PostgresCallerTransaction):
     # -- schema ----------------------------------------------------------------------------------------------------
     def upgrade(self) -> list[int]:
         def work(session: PostgresSession) -> list[int]:
-            found = self._postgres.prepare_schema(session)
-            todo = missing(self.label, found, self._migrations)
-            for version, text in todo.items():
-                self._postgres.script(text, session)
-                session.run("record_migration", version=version)
-            if todo:
-                self._renew_mirrors(session)
+            with session.connection.answering_within(None):
+                found = self._postgres.prepare_schema(session)
+                todo = missing(self.label, found, self._migrations)
+                for version, text in todo.items():
+                    self._postgres.script(text, session)
+                    session.run("record_migration", version=version)
+                if todo:
+                    self._renew_mirrors(session)
             return changed(list(todo))
 
         return self._postgres.transact(work)
