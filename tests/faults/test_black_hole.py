@@ -104,6 +104,35 @@ def test_a_call_that_may_not_be_repeated_ends_with_an_error_that_says_why_and_th
     store._postgres.single(lambda session: session.run("insert_worker_name", worker="me"))
 
 
+@pytest.mark.timeout(30)
+def test_a_connection_that_was_idle_is_given_up_soon_where_the_call_may_be_repeated(
+    store: PostgresStore, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A renewal must not wait for so long that its leases end meanwhile."""
+    monkeypatch.setattr(BoundedConnection, "answer_within", 1000.0)
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(connections, "FIRST_ANSWER_SECONDS", 0.5)
+    let_connections_die(store, proxy)
+    assert store.renew({new_job().id: 1}) == []
+    let_connections_die(store, proxy)
+    store._postgres.transact(lambda session: session.run("insert_worker_name", worker="me"))
+
+
+def test_a_server_that_is_only_slow_gets_the_usual_time(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(BoundedConnection, "answer_within", 1000.0)
+    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(connections, "FIRST_ANSWER_SECONDS", 0.3)
+
+    def answer_late(session: PostgresSession) -> int:
+        return session.connection.execute("SELECT 1 FROM pg_sleep(0.8)").rowcount
+
+    assert store._postgres.read(answer_late) == 1
+    assert store._postgres.single(answer_late) == 1
+    assert store._postgres.transact(answer_late) == 1
+
+
 def test_a_commit_that_is_not_answered_ends_with_an_error(store: PostgresStore, proxy: Proxy) -> None:
     def work(session: PostgresSession) -> None:
         session.run("insert_worker_name", worker="me")

@@ -169,6 +169,11 @@ class InstantLoader(Loader):
 
 ANSWER_SECONDS = STATEMENT_SECONDS + 5.0
 """Seconds to wait for the server's answer: it ends a statement that takes long, and says so, before."""
+FIRST_ANSWER_SECONDS = 5.0
+"""Seconds to wait for the first answer over a connection that was idle, if the call may be repeated. A dead connection
+is given up before it costs a lease; a server that is only slow gets the usual time at the second try."""
+IDLE_SECONDS = 1.0
+"""Seconds without use after which a connection must prove that it is alive."""
 
 _NETWORK = {
     "connect_timeout": 10,
@@ -194,27 +199,32 @@ class BoundedConnection(psycopg.Connection[Any]):
 
     answer_within: float | None = ANSWER_SECONDS
     """None: waits for as long as the server."""
+    unproven = False
+    """It was idle, may be dead, and the next statement may be repeated."""
 
     def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
         within = self.answer_within
         if within is None or args or kwargs:  # the driver has a limit of its own for notifications
             return super().wait(gen, *args, **kwargs)
+        if self.unproven:
+            self.unproven, within = False, min(within, FIRST_ANSWER_SECONDS)
         thread = threading.get_ident()
-        sent_at = unanswered[thread] = time.monotonic()
+        unanswered[thread] = time.monotonic()
         try:
-            return super().wait(self._until(sent_at + within, gen))
+            return super().wait(self._within(within, gen))
         finally:
             unanswered.pop(thread, None)
 
-    def _until(self, deadline: float, gen: PQGen[RV]) -> PQGen[RV]:
-        """The generator, ended at the deadline. The driver resumes it ten times a second, also without any input."""
+    def _within(self, seconds: float, gen: PQGen[RV]) -> PQGen[RV]:
+        """The generator, ended in time. The driver resumes it ten times a second, also without any input."""
+        deadline = time.monotonic() + seconds
         try:
             wants = next(gen)
             while True:
                 ready = yield wants
                 if not ready and time.monotonic() >= deadline:
                     self.close()
-                    raise NoAnswer(f"the server has not answered for {self.answer_within:g} s")
+                    raise NoAnswer(f"the server has not answered for {seconds:g} s")
                 wants = gen.send(ready)
         except StopIteration as end:
             answer: RV = end.value
@@ -456,8 +466,9 @@ class Pool:
     def _alive(self) -> QuickConnection | None:
         with suppress(IndexError):
             while True:
-                connection, _ = self._idle.pop()
+                connection, since = self._idle.pop()
                 if connection.is_quiet():
+                    connection.unproven = time.monotonic() - since > IDLE_SECONDS
                     return connection
                 connection.close()
         return None

@@ -413,6 +413,7 @@ class PostgresDatabase:
             lost = False
             try:
                 with self.connections.pool.connection() as connection:
+                    connection.unproven = connection.unproven and harmless()
                     try:
                         with connection.in_use():
                             return work(connection)
