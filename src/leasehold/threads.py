@@ -116,5 +116,9 @@ def _renew_all() -> None:
 _all: weakref.WeakSet[ForkLock] = weakref.WeakSet()
 os.register_at_fork(after_in_child=_renew_all)
 
+unanswered: dict[int, float] = {}
+"""The threads of this process, by their ident, that wait for a database's answer, and since when (monotonic)."""
+os.register_at_fork(after_in_child=unanswered.clear)
+
 after_fork = ForkLock()
 """One lock for all stores: a child process takes it once in its life."""

@@ -15,7 +15,6 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from leasehold.client.enqueue import Enqueuer
 from leasehold.client.job import Job
@@ -33,7 +32,7 @@ from leasehold.run.journal import Waits
 from leasehold.run.middleware import Middlewares
 from leasehold.runners.subprocess import SubprocessRunner
 from leasehold.stores.database.database import Clock
-from leasehold.stores.open import OpenStores, open_store, scratch_place
+from leasehold.stores.open import OpenStores, open_store, scratch_place, server_address
 from leasehold.stores.tenants.directory import Directory
 from leasehold.tasks.blueprint import job_by_sql
 from leasehold.tasks.definition import Registry, TaskDefinition
@@ -100,8 +99,8 @@ class Location:
             return Path(f"{self.url.removeprefix('sqlite:///')}.executions")
         state = os.environ.get(STATE_VARIABLE) or Path.home() / ".local" / "state"
         # One folder per database: a copy of a database must not take the original's executions for its own.
-        parts = urlsplit(self.url)
-        location = f"{parts.hostname}:{parts.port}{parts.path}:{self.schema}"
+        host, port, name = server_address(self.url)
+        location = f"{host}:{port}/{name}:{self.schema}"
         return Path(state, "leasehold", "executions", hashlib.sha256(location.encode()).hexdigest()[:16])
 
 

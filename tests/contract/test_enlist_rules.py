@@ -84,6 +84,80 @@ def test_a_closed_connection_is_refused(connection, ship):
     refused(lambda: ship.using(tx=connection).enqueue(1), "closed")
 
 
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+@pytest.mark.parametrize("kind", ["psycopg", "asyncpg", "sqlalchemy session, psycopg"])
+@pytest.mark.parametrize(
+    ("setting", "bad", "good"), [("array_nulls", "off", "on"), ("datestyle", "German, DMY", "ISO, YMD")]
+)
+def test_a_setting_of_the_connection_that_would_harm_is_refused_by_name_before_anything_is_written(
+    backend, ship, kind, setting, bad, good
+):
+    """array_nulls: the job would have the lane and the unique key "NULL"."""
+
+    async def use() -> None:
+        async with connect(kind, backend) as user:
+            await user.begin()
+            await user.execute(f"set {setting} = '{bad}'")
+            with pytest.raises(InvalidInput, match=rf"tx: {setting} is '{bad}'.*SET {setting} = '{good}'"):
+                await user.enqueue(ship, 1)
+            await user.execute(f"set {setting} = '{good}'")
+            await user.enqueue(ship, 1)
+            await user.commit()
+
+    asyncio.run(use())
+    assert backend.query("select lane, unique_key from leasehold.jobs") == [(None, None)]
+
+
+ODD = {
+    "intervalstyle": "sql_standard",
+    "timezone": "Asia/Kathmandu",
+    "extra_float_digits": "-15",
+    "bytea_output": "escape",
+    "quote_all_identifiers": "on",
+    "search_path": "pg_temp",
+    "transform_null_equals": "on",
+    "standard_conforming_strings": "off",
+    "default_transaction_isolation": "serializable",
+}
+
+
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+@pytest.mark.parametrize("kind", ["psycopg", "asyncpg"])
+def test_no_other_setting_of_the_connection_changes_what_is_stored(backend, app, kind):
+    @app.task(name=f"odd-{new_id()}", lane="{text}")
+    def odd(text: str) -> None: ...
+
+    async def use() -> list[str]:
+        made = []
+        async with connect(kind, backend) as user:
+            for settings in ({}, ODD):
+                for name, value in settings.items():
+                    await user.execute(f"set {name} = '{value}'")
+                await user.commit() if kind == "psycopg" else None
+                await user.begin()
+                options = {"unique": f"k{len(made)}", "group": "g", "delay": 3600.5, "tags": ["ż\\'\""]}
+                job = await user.enqueue(odd, "żółw \\ ' \" {NULL}", **options)
+                made.append(job.id)
+                await user.commit()
+        return made
+
+    usual, strange = (app.get(job).__row__ for job in asyncio.run(use()))
+    for name in ("args", "lane", "group", "tags", "priority", "lease_seconds", "state"):
+        assert getattr(strange, name) == getattr(usual, name)
+    assert (strange.created_at - usual.created_at).total_seconds() < 60
+    assert (strange.available_at - strange.created_at).total_seconds() == 3600.5
+    assert strange.unique_key == "k1"
+
+
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_a_connection_in_pipeline_mode_is_refused(backend, ship, connection):
+    with connection.pipeline():
+        refused(lambda: ship.using(tx=connection).enqueue(1), "pipeline")
+    ship.using(tx=connection).enqueue(1)
+    connection.commit()
+    assert jobs_in(backend) == 1
+
+
 @pytest.mark.parametrize("has_schema", [False, True])
 def test_another_database_is_refused(backend, ship, tmp_path, request, has_schema):
     """Also one that has jobs of its own, under the same names."""

@@ -3,6 +3,7 @@ URL of an engine."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import URL, create_engine, text
-from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from leasehold import Leasehold
 from leasehold.contrib.sqlalchemy import url_of
@@ -98,6 +100,42 @@ def test_sessions_do_what_the_page_says_of_flush_savepoints_and_rollback(backend
             assert not found & {lost.id, after.id}, "a session that is closed rolls back"
     finally:
         engine.dispose()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
+def test_the_pool_of_an_async_engine_heals_after_a_restart_of_the_server(start_postgres, driver):
+    """Also if an enqueue is the first statement of each session: SQLAlchemy must see that the connection is gone."""
+    server = start_postgres(fsync=False)
+    url = server.create_database("shop")
+
+    async def enqueue(engine, ship) -> None:
+        async with AsyncSession(engine) as session:
+            await ship.using(tx=session).aenqueue(1)
+            await session.commit()
+
+    async def use(app, ship) -> tuple[int, int]:
+        engine = create_async_engine(f"postgresql+{driver}://{url.partition('://')[2]}")
+        await asyncio.gather(*(enqueue(engine, ship) for _ in range(4)))
+        await asyncio.to_thread(server.restart)  # the loop learns that the connections are gone
+        failed = 0
+        for _ in range(14):
+            try:
+                await enqueue(engine, ship)
+            except DBAPIError:
+                failed += 1
+        await engine.dispose()
+        return failed, app.count()["queued"]
+
+    with Leasehold(url) as app:
+        app.upgrade()
+
+        @app.task
+        def ship(order: int) -> None: ...
+
+        failed, stored = asyncio.run(use(app, ship))
+    assert failed <= 1
+    assert stored == 4 + 14 - failed
 
 
 # -- the URL -----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""A TCP proxy in front of PostgreSQL that can swallow the reply to one statement, after the server has done it."""
+"""A TCP proxy in front of PostgreSQL that can swallow the reply to one statement, after the server has done it, or
+everything."""
 
 from __future__ import annotations
 
@@ -16,13 +17,19 @@ class Proxy:
     """`drop_reply(b"…")` arms it: the next statement that contains these bytes is passed on, its whole reply is
     read, and then both ends are cut. The client cannot tell whether the statement took effect; it did. With
     `with_rows` a reply without rows, such as that of a claim that found nothing, goes through and does not count.
-    With `shutdown` the client gets the reply, and in the same breath the news that its session has been ended."""
+    With `shutdown` the client gets the reply, and in the same breath the news that its session has been ended.
+
+    `swallow()` is a network that is gone: what is connected stays connected for ever and passes nothing on, and so does
+    what connects before `pass_on()`."""
 
     def __init__(self, port: int) -> None:
         self._target = port
         self._marker: bytes | None = None
         self._shutdown = False
         self._with_rows = False
+        self._swallows = False
+        self._epoch = 0
+        """The connections of an earlier one are dead."""
         self.dropped = threading.Event()
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
@@ -35,6 +42,15 @@ class Proxy:
         self._with_rows = with_rows
         self._shutdown = shutdown
         self._marker = marker
+
+    def swallow(self) -> None:
+        self._swallows = True
+        self._epoch += 1
+
+    def pass_on(self) -> None:
+        """Only what connects from now on."""
+        self._epoch += 1
+        self._swallows = False
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._ended.set)
@@ -57,13 +73,27 @@ class Proxy:
         self._ready.set()
         await self._ended.wait()
         server.close()
+        # Each connection closes both its ends.
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
+        await asyncio.sleep(0)
 
     async def _connected(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
+        epoch = self._epoch
+        if self._swallows:
+            await self._ended.wait()
+            to_client.close()
+            return
         server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
         armed = asyncio.Event()
 
+        async def read(source: asyncio.StreamReader) -> bytes:
+            data = await source.read(1 << 16)
+            if self._epoch != epoch:  # not even that the other end has hung up
+                await self._ended.wait()
+            return data
+
         async def upwards() -> None:
-            while data := await client.read(1 << 16):
+            while data := await read(client):
                 if self._marker is not None and self._marker in data:
                     armed.set()
                     if not self._with_rows:
@@ -73,7 +103,7 @@ class Proxy:
 
         async def downwards() -> None:
             reply = b""
-            while data := await server.read(1 << 16):
+            while data := await read(server):
                 if not armed.is_set():
                     to_client.write(data)
                     await to_client.drain()
@@ -94,7 +124,7 @@ class Proxy:
                     self.dropped.set()
                     return
 
-        ways = [asyncio.create_task(upwards()), asyncio.create_task(downwards())]
+        ways = [asyncio.create_task(way) for way in (upwards(), downwards(), self._ended.wait())]
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:

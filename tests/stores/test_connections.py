@@ -7,12 +7,14 @@ import time
 
 import pytest
 
-from leasehold.domain.errors import DatabaseUnreachable, JobNotFound
+from leasehold.domain.errors import DatabaseUnreachable, JobNotFound, PoolExhausted
+from leasehold.stores.postgres import connections
 from leasehold.stores.postgres.connections import MOST_PREPARED
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
 from leasehold.stores.postgres.store import PostgresStore
 from tests.backends import Backend, new_id, new_job
 from tests.servers import PostgresServer
+from tests.workers import wait_for
 
 pytestmark = pytest.mark.parametrize("backend", ["postgres"], indirect=True)
 
@@ -46,6 +48,61 @@ def test_those_who_wait_for_the_pool_get_what_is_given_back(backend: Backend) ->
     assert len(served) == 100
     assert len(set(served)) == 1
     database.close()
+
+
+def test_a_thread_that_calls_in_a_loop_lets_those_who_wait_have_their_turn(backend: Backend) -> None:
+    database = PostgresDatabase(backend.url, backend.schema, pool_size=1)
+    pool = database.connections.pool
+    served: list[str] = []
+
+    def call(name: str) -> None:
+        with pool.connection():
+            served.append(name)
+
+    waiting = [threading.Thread(target=call, args=[name]) for name in ("first", "second")]
+    with pool.connection():
+        for number, thread in enumerate(waiting, 1):
+            thread.start()
+            wait_for(lambda number=number: len(pool._queue) == number)
+    call("who called before")
+    for thread in waiting:
+        thread.join(timeout=60)
+    assert served == ["first", "second", "who called before"]
+    database.close()
+
+
+def test_who_gets_no_connection_in_time_learns_that_they_are_in_use_and_what_helps(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "WAIT_SECONDS", 0.1)
+    database = PostgresDatabase(backend.url, backend.schema, pool_size=1)
+    with database.connections.pool.connection():
+        with pytest.raises(
+            PoolExhausted, match=r"all 1 connections .* in use for 0\.1 s; call from fewer"
+        ) as error:
+            database.single(caller)
+        assert not isinstance(error.value, DatabaseUnreachable)
+    assert database.single(caller), "who gave up has left the queue"
+    database.close()
+
+
+def test_a_store_that_is_closed_refuses_those_who_wait_for_a_connection(backend: Backend) -> None:
+    database = PostgresDatabase(backend.url, backend.schema, pool_size=1)
+    refused: list[Exception] = []
+
+    def call() -> None:
+        try:
+            database.single(caller)
+        except DatabaseUnreachable as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=call)
+    with database.connections.pool.connection():
+        thread.start()
+        wait_for(lambda: database.connections.pool._queue)
+        database.close()
+        thread.join(timeout=60)
+    assert len(refused) == 1
 
 
 def test_a_closed_database_serves_nobody_and_leaves_no_connection(backend: Backend) -> None:

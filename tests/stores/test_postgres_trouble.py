@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -26,6 +27,7 @@ from leasehold.tasks.blueprint import Batch, new_ids
 from tests.backends import new_job, put
 from tests.faults.proxy import Proxy
 from tests.servers import PostgresServer
+from tests.workers import burst
 
 _numbers = itertools.count(1)
 
@@ -220,6 +222,23 @@ def test_options_in_the_url_are_kept(scratch: tuple[str, str]) -> None:
     )
     assert shown == ("5MB", "off")
     database.close()
+
+
+def test_a_url_with_several_hosts_serves_an_app_and_its_commands(
+    scratch: tuple[str, str], postgres_server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The form for a failover. Nothing listens on port 1."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    hosts = f"127.0.0.1:1,127.0.0.1:{postgres_server.port}"
+    with Leasehold(f"postgresql://postgres@{hosts}/{scratch[0]}") as app:
+
+        @app.command()
+        def greet() -> list[str]:
+            return ["echo", "hello"]
+
+        job = greet.enqueue()
+        burst(app)
+        assert job.refresh().state == "succeeded"
 
 
 # --- rights ---------------------------------------------------------------------------------------------------------

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sqlite3
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from functools import partial
 
+import psycopg
 import pytest
 
 from leasehold import Context, Fail, Leasehold, Pause, Retry, RetryIn, Snooze, State, SyncContext
 from leasehold.domain.outcome import HandedBack, Success
 from leasehold.errors import InvalidInput
 from leasehold.stores.results import Ending
+from leasehold.worker import health
 from leasehold.worker.worker import catching_sigterm
+from tests.connections import file_of
 from tests.plans.traced import Traced
 from tests.workers import burst, until
 
@@ -731,3 +737,34 @@ def test_a_worker_that_cannot_start_leaves_nothing_open(app, monkeypatch, breaks
         assert not listener.is_alive()
     assert worker._wakeups._closed  # on PostgreSQL the end of its thread tells
     assert events == ([] if breaks == "before" else ["open", "close"])
+
+
+def test_a_claim_that_waits_for_a_lock_in_the_database_is_not_blamed_on_a_handler(backend, app, monkeypatch):
+    monkeypatch.setattr(health, "STUCK_AFTER", 0.2)
+
+    @app.task
+    async def work() -> None: ...
+
+    @contextmanager
+    def locked() -> Iterator[None]:
+        if backend.name == "sqlite":
+            with closing(sqlite3.connect(file_of(backend), isolation_level=None)) as other:
+                other.execute("BEGIN EXCLUSIVE")
+                yield
+        else:
+            with psycopg.connect(backend.url) as other:
+                other.execute(f'LOCK TABLE "{backend.schema}".ready')
+                yield
+
+    async def live() -> str:
+        async with app.worker(poll=0.05) as worker:
+
+            def problem() -> str:
+                return next((one for one in worker.health().problems if one.startswith("no claim for")), "")
+
+            await work.using(delay=1.0).aenqueue()  # on SQLite only a claim that finds something waits
+            with locked():
+                await until(problem)
+                return problem()
+
+    assert "the database has not answered it" in asyncio.run(live())

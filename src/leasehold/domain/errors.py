@@ -33,6 +33,7 @@ LeaseholdError
     ├── AcquireTimedOut              a slot or a rate was not free in time
     └── StoreError                   the database, or the server in front of it, refuses or fails
         ├── DatabaseUnreachable
+        ├── PoolExhausted            all connections of the process were in use for too long
         ├── ReadTooSlow              a read took longer than its caller may wait
         ├── DriverMissing
         ├── DatabaseTooOld
@@ -517,6 +518,23 @@ class DatabaseUnreachable(StoreError):
         self.cause = cause
         self.remedy = remedy
         super().__init__(f"cannot reach {store}: {cause}; {remedy}")
+
+
+class PoolExhausted(StoreError):
+    """All connections of this process to its database were in use for too long. Nothing was sent; the database may be
+    well.
+
+    Remedy: Call from fewer threads at once, keep transactions in handlers short, and look for locks."""
+
+    def __init__(self, store: str, size: int, seconds: float) -> None:
+        self.store = store
+        self.size = size
+        self.seconds = seconds
+        super().__init__(
+            f"all {size} connections of this process to {store} were in use for {seconds:g} s; call from fewer threads "
+            "at once, keep transactions in handlers short, and look in pg_stat_activity for statements that wait for a "
+            "lock"
+        )
 
 
 class DriverMissing(StoreError):

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from leasehold.domain.errors import DatabaseUnreachable, InvalidInput
+from leasehold.domain.errors import DatabaseUnreachable, InvalidInput, PoolExhausted
 from leasehold.domain.job import Grant
 from leasehold.domain.signals import StopRequested
 from leasehold.domain.stream import LOG, LOG_CAP, PROGRESS, Note, RunNotes
@@ -250,7 +250,7 @@ class RunState:
         while True:
             try:
                 return ask()
-            except DatabaseUnreachable as error:
+            except (DatabaseUnreachable, PoolExhausted) as error:
                 if self.must_stop:
                     raise StopRequested from error
             self.wait(pause * random.uniform(0.5, 1.0))

@@ -155,7 +155,7 @@ def _in_dollars(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def over_psycopg(connection: Any) -> Borrowed:
-    _refuse_closed(connection, connection.closed)
+    _refuse_pipeline(connection)
     # Not `connection.cursor()`, which would use the user's own cursor and row factories.
     psycopg = sys.modules["psycopg"]
 
@@ -168,7 +168,7 @@ def over_psycopg(connection: Any) -> Borrowed:
 
 
 def over_psycopg_async(connection: Any) -> Borrowed:
-    _refuse_closed(connection, connection.closed)
+    _refuse_pipeline(connection)
     psycopg = sys.modules["psycopg"]
 
     async def execute(sql: str, parameters: Any) -> Answer:
@@ -183,9 +183,15 @@ def _is_open(connection: Any) -> bool:
     return bool(connection.info.transaction_status.name == "INTRANS")
 
 
-def over_asyncpg(connection: Any) -> Borrowed:
-    _refuse_closed(connection, connection.is_closed())
+def _refuse_pipeline(connection: Any) -> None:
+    """The rows of a statement would come only when the pipeline is synchronized."""
+    if not connection.closed and connection.pgconn.pipeline_status:
+        raise InvalidInput(
+            "tx", "the connection is in pipeline mode", "enqueue before or after the block of `pipeline()`"
+        )
 
+
+def over_asyncpg(connection: Any) -> Borrowed:
     async def execute(sql: str, parameters: Any) -> Answer:
         records = await connection.fetch(sql, *parameters)
         return list(records[0].keys()) if records else [], [tuple(record.values()) for record in records]
@@ -194,11 +200,6 @@ def over_asyncpg(connection: Any) -> Borrowed:
 
 
 def over_sqlite3(connection: Any) -> Borrowed:
-    try:
-        connection.in_transaction, connection.total_changes  # noqa: B018 — raises for one that is closed
-    except sys.modules["sqlite3"].ProgrammingError:
-        _refuse_closed(connection, True)
-
     def execute(sql: str, parameters: Any) -> Answer:
         cursor = connection.cursor()
         cursor.row_factory = None
@@ -212,11 +213,6 @@ def over_sqlite3(connection: Any) -> Borrowed:
 
 
 def over_aiosqlite(connection: Any) -> Borrowed:
-    try:
-        connection.in_transaction  # noqa: B018 — raises for one that is closed
-    except (ValueError, sys.modules["sqlite3"].ProgrammingError):
-        _refuse_closed(connection, True)
-
     async def execute(sql: str, parameters: Any) -> Answer:
         cursor = await connection.cursor()
         cursor.row_factory = None
@@ -241,14 +237,15 @@ def _names(cursor: Any) -> list[str]:
     return [column[0] for column in cursor.description or ()]
 
 
-def _refuse_closed(connection: Any, closed: Any) -> None:
-    if closed:
-        raise InvalidInput(
-            "tx", f"this {class_of(connection)} is closed", "enqueue before the connection is closed"
-        )
+def _sqlite3_is_closed(connection: Any) -> bool:
+    try:
+        connection.in_transaction, connection.total_changes  # noqa: B018 — raises for one that is closed
+    except (ValueError, sys.modules["sqlite3"].ProgrammingError):
+        return True
+    return False
 
 
-DRIVERS: dict[str, Callable[[Any], Borrowed]] = {
+_DRIVERS: dict[str, Callable[[Any], Borrowed]] = {
     "psycopg.Connection": over_psycopg,
     "psycopg.AsyncConnection": over_psycopg_async,
     "asyncpg.connection.Connection": over_asyncpg,
@@ -256,13 +253,35 @@ DRIVERS: dict[str, Callable[[Any], Borrowed]] = {
     "sqlite3.Connection": over_sqlite3,
     "aiosqlite.core.Connection": over_aiosqlite,
 }
+_IS_CLOSED: dict[Callable[[Any], Borrowed], Callable[[Any], Any]] = {
+    over_psycopg: lambda connection: connection.closed,
+    over_psycopg_async: lambda connection: connection.closed,
+    over_asyncpg: lambda connection: connection.is_closed(),
+    over_sqlite3: _sqlite3_is_closed,
+    over_aiosqlite: _sqlite3_is_closed,
+}
 
 
 def over_driver(connection: Any) -> Borrowed:
-    """For a driver's connection that a framework wraps, or that we have lent."""
+    """For a driver's connection that a framework wraps. It may be closed: the framework must see the driver's own
+    error, or its pool would keep the connection for ever."""
+    return _driver_of(connection)(connection)
+
+
+def over_open_driver(connection: Any) -> Borrowed:
+    """For a driver's connection that a user gives, or that we have lent."""
+    over = _driver_of(connection)
+    if _IS_CLOSED[over](connection):
+        raise InvalidInput(
+            "tx", f"this {class_of(connection)} is closed", "enqueue before the connection is closed"
+        )
+    return over(connection)
+
+
+def _driver_of(connection: Any) -> Callable[[Any], Borrowed]:
     for name in names_of(connection):
-        if name in DRIVERS:
-            return DRIVERS[name](connection)
+        if name in _DRIVERS:
+            return _DRIVERS[name]
     raise unknown(connection)
 
 
@@ -337,12 +356,12 @@ def over_django(connection: Any) -> Borrowed:
 
 # -- what ctx.complete lends -----------------------------------------------------------------------------------------
 def over_lent(transaction: Any) -> Borrowed:
-    return over_driver(transaction.connection)
+    return over_open_driver(transaction.connection)
 
 
 async def over_lent_async(transaction: Any) -> Borrowed:
     """Our statements run in a thread of the worker, as the transaction's own do."""
-    inner: Borrowed = await transaction.run(over_driver)
+    inner: Borrowed = await transaction.run(over_open_driver)
 
     async def execute(sql: str, parameters: Any) -> Answer:
         answer: Answer = await transaction.run(lambda _: inner.execute(sql, parameters))
@@ -368,7 +387,7 @@ ASYNC_FRAMEWORKS: dict[str, Callable[[Any], Awaitable[Borrowed]]] = {
 
 # -- from what a user gives as `tx` to a session -----------------------------------------------------------------------
 
-_PLAIN = DRIVERS | FRAMEWORKS
+_PLAIN = dict.fromkeys(_DRIVERS, over_open_driver) | FRAMEWORKS
 
 
 def borrow(tx: Any) -> Borrowed:

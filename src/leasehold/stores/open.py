@@ -70,6 +70,15 @@ def open_store(
     raise InvalidInput("url", problem, "use sqlite:///file.db or postgresql://user@host/database")
 
 
+def server_address(url: str) -> tuple[str, str, str]:
+    """Host, port and database of a PostgreSQL URL; several hosts and ports stay one text, with commas."""
+    _need_psycopg()
+    from leasehold.stores.postgres.connections import address_of
+
+    plain, _ = _without_pooler(f"postgresql://{url.partition('://')[2]}")
+    return address_of(plain)
+
+
 def _need_psycopg() -> None:
     """Raises DriverMissing before any module imports psycopg."""
     try:

@@ -146,6 +146,8 @@ class Claimer:
         self.progress_at = time.monotonic()
         """When the loop last completed a round, or began to wait for a place."""
         self.waits_for_room = False
+        self.asked_at: float | None = None
+        """When the claim was sent that the database has not answered yet."""
 
     @property
     def in_trouble(self) -> bool:
@@ -300,8 +302,16 @@ class Claimer:
             await asyncio.wait_for(self._changed.wait(), seconds)
 
     def _send_claim(self, room: FreePlaces) -> ClaimUnderWay:
-        answer = asyncio.get_running_loop().run_in_executor(self._executor, self._claim, room)
+        answer = asyncio.get_running_loop().run_in_executor(self._executor, self._ask, room)
         return ClaimUnderWay(time.monotonic(), answer)
+
+    def _ask(self, room: FreePlaces) -> list[Grant]:
+        """Claim, and note since when the database has not answered. Runs in a thread."""
+        self.asked_at = time.monotonic()
+        try:
+            return self._claim(room)
+        finally:
+            self.asked_at = None
 
     async def _receive(self, under_way: ClaimUnderWay) -> list[Grant] | None:
         """Return None if the database did not answer, which does not mean that there was nothing."""

@@ -1,21 +1,25 @@
-"""Health of a worker, for its health file, its presence and `worker.health()`."""
+"""Health of a worker, for its log, its health file, its presence and `worker.health()`."""
 
 from __future__ import annotations
 
+import logging
+import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from leasehold.domain.frozen import frozen
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.claimer import Claimer
 from leasehold.worker.hooks import HookDispatcher
-from leasehold.worker.service import Service
+from leasehold.worker.service import Role, Service
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
 
+logger = logging.getLogger("leasehold.worker")
+
 STUCK_AFTER = 15.0
-"""Seconds without a claim, although there is room for one."""
+"""Seconds without a claim, although there is room for one, or without an answer from the database."""
 
 
 @frozen
@@ -36,14 +40,23 @@ def judge(
     settler: Settler,
     hooks: HookDispatcher,
     settings: WorkerSettings,
+    roles: Iterable[Role] = (),
     *,
     finished: bool,
 ) -> Health:
-    """Judge the worker. `finished`: it need not claim any more."""
+    """Judge the worker, without the database. `finished`: it need not claim any more."""
     problems = []
-    waited = time.monotonic() - claimer.progress_at
+    now = time.monotonic()
+    waited = now - claimer.progress_at
     if waited > STUCK_AFTER and not claimer.waits_for_room and not finished:
-        problems.append(f"no claim for {waited:.0f} s: a handler may block the event loop")
+        if claimer.asked_at is not None:
+            problems.append(f"no claim for {waited:.0f} s: the database has not answered it")
+        elif claimer.trouble is None:
+            problems.append(f"no claim for {waited:.0f} s: a handler may block the event loop")
+    for service in (role for role in roles if isinstance(role, Service)):
+        since = service.unanswered_since
+        if since is not None and now - since > STUCK_AFTER:
+            problems.append(f"{service.name}: no answer from the database for {now - since:.0f} s")
     if claimer.trouble is not None:
         problems.append(f"no claims: {claimer.trouble}")
     elif settler.in_trouble:
@@ -62,25 +75,46 @@ def too_many_left_behind(attempts: Attempts, settings: WorkerSettings) -> bool:
     return 2 * on_loop >= settings.concurrency > 0 or 2 * in_threads >= settings.threads > 0
 
 
-# -- the health file ---------------------------------------------------------------------------------------------------
-# A probe checks its age.
+# -- the log and the health file ---------------------------------------------------------------------------------------
 
-TOUCH_EVERY = 5.0
+JUDGE_EVERY = 5.0
 
 
-class HealthFile(Service):
-    def __init__(self, path: Path, is_well: Callable[[], bool]) -> None:
-        super().__init__("health file", self.beat)
+class HealthWatch(Service):
+    """Logs problems when they begin and when they are over, and touches the health file, whose age a probe checks. Its
+    thread never waits for the database: it must not hang with those that it reports."""
+
+    def __init__(self, health: Callable[[], Health], path: Path | None) -> None:
+        super().__init__("health", self.beat)
+        self._health = health
         self._path = path
-        self._is_well = is_well
+        self._logged: set[str] = set()
 
     def stop(self) -> None:
         super().stop()
-        self._path.unlink(missing_ok=True)
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
     def beat(self) -> float:
-        if self._is_well():
-            self._path.touch()
-        else:
-            self._path.unlink(missing_ok=True)
-        return TOUCH_EVERY
+        health = self._health()
+        self._log(health)
+        if self._path is not None:
+            if health.ok:
+                self._path.touch()
+            else:
+                self._path.unlink(missing_ok=True)
+        return JUDGE_EVERY
+
+    def _log(self, health: Health) -> None:
+        found = set(map(_kind, health.problems))
+        if not found <= self._logged:
+            logger.error("unhealthy: %s", "; ".join(health.problems))
+        elif health.ok and self._logged:
+            logger.info("healthy again")
+            self._logged.clear()
+        self._logged |= found
+
+
+def _kind(problem: str) -> str:
+    """The problem without its details, which change: "no claim for 20 s: …" is "no claim for  s"."""
+    return re.sub(r"\d+", "", problem).partition(":")[0]

@@ -15,6 +15,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.hooks import HookDelivery
+from leasehold.threads import unanswered
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -37,7 +38,7 @@ class Service:
     def __init__(
         self, name: str, beat: Callable[[], float], *, first: float = 0.0, slowest: float = SLOWEST
     ) -> None:
-        self._role = name
+        self.name = name
         self._one_beat = beat
         self._first = first
         self._slowest = slowest
@@ -49,6 +50,11 @@ class Service:
 
     def start(self) -> None:
         self._thread.start()
+
+    @property
+    def unanswered_since(self) -> float | None:
+        """When its beat sent a statement that the database has not answered yet."""
+        return unanswered.get(self._thread.ident or 0)
 
     def nudge(self) -> None:
         """Beat now."""
@@ -75,13 +81,13 @@ class Service:
         except StoreError as error:
             self._troubles += 1
             if self._troubles == 1:
-                logger.warning("%s: %s; trying again", self._role, error)
+                logger.warning("%s: %s; trying again", self.name, error)
             return min(self._slowest, 0.2 * 2.0 ** min(self._troubles, 10)) * random.uniform(0.5, 1.0)
         except Exception:
-            logger.exception("%s: unexpected error; continuing", self._role)
+            logger.exception("%s: unexpected error; continuing", self.name)
             return 5.0
         if self._troubles:
-            logger.info("%s: the database is back", self._role)
+            logger.info("%s: the database is back", self.name)
             self._troubles = 0
         return pause
 

@@ -27,7 +27,7 @@ from leasehold.tasks.definition import TaskDefinition
 from leasehold.threads import Threads
 from leasehold.worker.attempts import Attempts, Drain, closed_if_it_fails, to_its_end
 from leasehold.worker.claimer import Claimer
-from leasehold.worker.health import Health, HealthFile, judge, too_many_left_behind
+from leasehold.worker.health import Health, HealthWatch, judge, too_many_left_behind
 from leasehold.worker.hooks import HookDispatcher, Hooks, make_delivery, webhook_task
 from leasehold.worker.lease_keeper import LeaseKeeper
 from leasehold.worker.logs import LogCapture, LogFields, log_queues
@@ -253,8 +253,8 @@ class Worker:
             self._roles.append(ExecutionCleanup(store, lambda: self._claimer.runners))
         if settings.prunes:
             self._roles.append(Pruner(store, settings.retention, settings.audit_retention))
-        if settings.health_file is not None:
-            self._roles.append(HealthFile(Path(settings.health_file), lambda: self.health().ok))
+        file = settings.health_file
+        self._roles.append(HealthWatch(self.health, None if file is None else Path(file)))
 
     async def __aexit__(self, *_: object) -> None:
         try:
@@ -296,6 +296,7 @@ class Worker:
             self.settler,
             self.hook_dispatcher,
             self.settings,
+            self._roles,
             finished=self._finished.is_set(),
         )
 
@@ -343,10 +344,8 @@ class Worker:
             loop.call_soon_threadsafe(call)
 
     def _report(self) -> float:
-        """Record this worker in the database, for `why`, and log its health problems."""
+        """Record this worker in the database, for `why`."""
         health = self.health()
-        if not health.ok:
-            logger.error("unhealthy: %s", "; ".join(health.problems))
         self._store.report_worker(
             WorkerCard(
                 name=self.settings.name,

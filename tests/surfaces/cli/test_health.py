@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from leasehold.domain.records import WorkerCard
-from leasehold.worker.health import HealthFile
+from leasehold.worker.health import Health, HealthWatch
 from tests.surfaces.cli.conftest import MODULE, Cli, read_until, stop
 from tests.workers import wait_for
 
@@ -51,11 +51,29 @@ def test_a_worker_has_a_health_file_as_long_as_it_lives(sqlite_cli: Cli):
     assert (refused.code, "make the folder first" in refused.err) == (2, True)
 
 
+def judged(*problems: str) -> Health:
+    return Health(not problems, problems, running=0, unsettled=0, left_behind=0)
+
+
 def test_the_health_file_goes_while_its_worker_is_not_well(tmp_path):
-    path, well = tmp_path / "healthy", [True, False, True]
-    beats = HealthFile(path, lambda: well.pop(0))
+    path, found = tmp_path / "healthy", [judged(), judged("no claims: it is away"), judged()]
+    beats = HealthWatch(lambda: found.pop(0), path)
     seen = []
     for _ in range(3):
         beats.beat()
         seen.append(path.exists())
     assert seen == [True, False, True]
+
+
+def test_a_problem_is_logged_when_it_begins_and_when_it_is_over(caplog):
+    caplog.set_level("INFO", "leasehold.worker")
+    slow = [judged(f"no claim for {seconds} s: the database has not answered it") for seconds in (16, 21)]
+    found = [judged(), *slow, judged("presence: no answer from the database for 17 s"), judged(), judged()]
+    beats = HealthWatch(lambda: found.pop(0), None)
+    while found:
+        beats.beat()
+    assert [record.getMessage() for record in caplog.records] == [
+        "unhealthy: no claim for 16 s: the database has not answered it",
+        "unhealthy: presence: no answer from the database for 17 s",
+        "healthy again",
+    ]

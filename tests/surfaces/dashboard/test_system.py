@@ -123,6 +123,8 @@ def test_tenants_are_listed_to_those_who_are_for_them(app: Leasehold, dashboard:
         ("postgresql://h/d", "postgresql://h/d"),
         ("postgresql://u:p4@ss@h/d", "postgresql://…"),
         ("postgresql://u:p4/ss@h/d", "postgresql://…"),
+        ("postgresql://u:p4ss@h:5,i:6/d", "postgresql://…@h:5,i:6/d"),
+        ("postgresql://u:12#4@h/d", "postgresql://…"),
         ("host=h password=p4ss", "set, not shown"),
         ("sqlite:///jobs.db", "sqlite:///jobs.db"),
     ],

@@ -12,6 +12,7 @@ import select
 import threading
 import time
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -20,7 +21,7 @@ from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import generators
-from psycopg.abc import AdaptContext, Buffer, PQGen
+from psycopg.abc import RV, AdaptContext, Buffer, PQGen
 from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName, error_from_result
@@ -29,17 +30,25 @@ from psycopg.pq.abc import PGresult
 from psycopg.types.string import TextLoader
 
 from leasehold.domain.checks.times import EARLIEST, LATEST
-from leasehold.domain.errors import DatabaseTooOld, DatabaseUnfit, DatabaseUnreachable, InvalidInput
-from leasehold.threads import after_fork
+from leasehold.domain.errors import (
+    DatabaseTooOld,
+    DatabaseUnfit,
+    DatabaseUnreachable,
+    InvalidInput,
+    PoolExhausted,
+)
+from leasehold.threads import after_fork, unanswered
 
 # -- what a session must be set to -------------------------------------------------------------------------------------
 # A connection sets them when it is opened; the first one checks them. A pooler takes no start-up options: behind a
 # pooler, the role must have the settings.
 
 OLDEST_SERVER = 150000
-STATEMENT_SECONDS = 30
+STATEMENT_SECONDS = 20
+"""Seconds after which the server ends a statement, and a transaction whose client has fallen silent: it may hold locks,
+and its client may be behind a network that is gone."""
 
-_SESSION = {
+SESSION = {
     "timezone": "UTC",
     "datestyle": "ISO, YMD",
     "client_encoding": "UTF8",
@@ -54,7 +63,12 @@ def options(pooler: bool) -> dict[str, str]:
     compile: with many rows waiting it is far off, and the server compiled a claim of 5 ms for 80 ms."""
     if pooler:
         return {"client_encoding": "UTF8"}
-    wanted = {"statement_timeout": f"{STATEMENT_SECONDS}s", "jit": "off", **_SESSION}
+    wanted = {
+        "statement_timeout": f"{STATEMENT_SECONDS}s",
+        "idle_in_transaction_session_timeout": f"{STATEMENT_SECONDS}s",
+        "jit": "off",
+        **SESSION,
+    }
     words = [f"-c {name}={value.replace(' ', chr(92) + ' ')}" for name, value in wanted.items()]
     return {"options": " ".join(words), "client_encoding": "UTF8"}
 
@@ -63,7 +77,7 @@ def check(connection: psycopg.Connection[Any], label: str) -> None:
     """Raises unless the server and the session meet the requirements."""
     if connection.info.server_version < OLDEST_SERVER:
         raise DatabaseTooOld("PostgreSQL", str(connection.info.server_version // 10000), "15")
-    names = ["server_encoding", *_SESSION]
+    names = ["server_encoding", *SESSION]
     query = "SELECT " + ", ".join(f"current_setting('{name}')" for name in names)
     with connection.cursor() as cursor:
         row = cursor.execute(query.encode()).fetchone() or ()
@@ -76,18 +90,18 @@ def check(connection: psycopg.Connection[Any], label: str) -> None:
             "make the database with CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0",
         )
     for name, value in found.items():
-        if not _is_good(name, value):
+        if not is_good(name, value):
             raise DatabaseUnfit(
                 label,
                 f"{name} is {value!r} on its connections",
-                f"run: ALTER ROLE {connection.info.user} SET {name} = '{_SESSION[name]}'; and let the pooler reconnect",
+                f"run: ALTER ROLE {connection.info.user} SET {name} = '{SESSION[name]}'; and let the pooler reconnect",
             )
 
 
-def _is_good(name: str, value: str) -> bool:
+def is_good(name: str, value: str) -> bool:
     if name == "datestyle":
         return value.startswith("ISO")
-    return value.upper() in {_SESSION[name].upper(), *_ALSO_GOOD.get(name, ())}
+    return value.upper() in {SESSION[name].upper(), *_ALSO_GOOD.get(name, ())}
 
 
 # -- URLs in messages --------------------------------------------------------------------------------------------------
@@ -104,8 +118,15 @@ def bad_url() -> InvalidInput:
 
 
 def label_of(url: str, schema: str) -> str:
-    """The database's name in messages, made from the parts that are neither user nor password. An unescaped password
-    spills into other parts: such a URL is refused, before the driver quotes half the password as a host or port."""
+    """The database's name in messages, made from the parts that are neither user nor password."""
+    host, port, name = address_of(url)
+    return f"postgresql://{host}{f':{port}' if port else ''}/{name} (schema {schema})"
+
+
+def address_of(url: str) -> tuple[str, str, str]:
+    """Host, port and database, as the driver reads the URL; several hosts and ports stay one text, with commas. An
+    unescaped password spills into other parts: such a URL is refused, before the driver quotes half the password as a
+    host or port."""
     address = url.partition("://")[2].partition("?")[0]
     if "@" in address.partition("/")[2] or address.count("@") > 1:
         raise bad_url()
@@ -117,7 +138,7 @@ def label_of(url: str, schema: str) -> str:
     # A host may begin with @: an abstract socket.
     if "@" in host[1:] or not all(not one or one.isdecimal() for one in port.split(",")):
         raise bad_url()
-    return f"postgresql://{host}{f':{port}' if port else ''}/{parts.get('dbname', '')} (schema {schema})"
+    return host, port, str(parts.get("dbname", ""))
 
 
 # -- instants ----------------------------------------------------------------------------------------------------------
@@ -142,6 +163,82 @@ class InstantLoader(Loader):
             return EARLIEST if text.startswith(b"-") or text.endswith(b"BC") else LATEST
 
 
+# -- a connection that does not wait for ever --------------------------------------------------------------------------
+# After a network partition the old connections may stay dead while new ones work: a proxy or a NAT has forgotten them.
+# The server's own limits are of no use then, and the kernel's only where packets are lost.
+
+ANSWER_SECONDS = STATEMENT_SECONDS + 5.0
+"""Seconds to wait for the server's answer: it ends a statement that takes long, and says so, before."""
+FIRST_ANSWER_SECONDS = 5.0
+"""Seconds to wait for the first answer over a connection that was idle, if the call may be repeated. A dead connection
+is given up before it costs a lease; a server that is only slow gets the usual time at the second try."""
+IDLE_SECONDS = 1.0
+"""Seconds without use after which a connection must prove that it is alive."""
+
+_NETWORK = {
+    "connect_timeout": 10,
+    "tcp_user_timeout": 10_000,  # in milliseconds
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+}
+
+
+def network_options(url: str) -> dict[str, Any]:
+    """How long to wait for the network, except what the URL says itself."""
+    given = conninfo_to_dict(url)
+    return {name: value for name, value in _NETWORK.items() if name not in given}
+
+
+class NoAnswer(psycopg.OperationalError):
+    """The server has not answered in time; the connection is closed."""
+
+
+class BoundedConnection(psycopg.Connection[Any]):
+    """A connection whose every statement, commit and COPY ends in time, with NoAnswer."""
+
+    answer_within: float | None = ANSWER_SECONDS
+    """None: waits for as long as the server."""
+    unproven = False
+    """It was idle, may be dead, and the next statement may be repeated."""
+
+    def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
+        within = self.answer_within
+        if within is None or args or kwargs:  # the driver has a limit of its own for notifications
+            return super().wait(gen, *args, **kwargs)
+        if self.unproven:
+            self.unproven, within = False, min(within, FIRST_ANSWER_SECONDS)
+        thread = threading.get_ident()
+        unanswered[thread] = time.monotonic()
+        try:
+            return super().wait(self._within(within, gen))
+        finally:
+            unanswered.pop(thread, None)
+
+    def _within(self, seconds: float, gen: PQGen[RV]) -> PQGen[RV]:
+        """The generator, ended in time. The driver resumes it ten times a second, also without any input."""
+        deadline = time.monotonic() + seconds
+        try:
+            wants = next(gen)
+            while True:
+                ready = yield wants
+                if not ready and time.monotonic() >= deadline:
+                    self.close()
+                    raise NoAnswer(f"the server has not answered for {seconds:g} s")
+                wants = gen.send(ready)
+        except StopIteration as end:
+            answer: RV = end.value
+            return answer
+
+    @contextmanager
+    def answering_within(self, seconds: float | None) -> Iterator[None]:
+        before, self.answer_within = self.answer_within, seconds
+        try:
+            yield
+        finally:
+            self.answer_within = before
+
+
 # -- a connection for the same few statements all day ------------------------------------------------------------------
 # A producer that stores one job waits for little except its commit; a cursor would cost a seventh of that time.
 
@@ -162,7 +259,7 @@ class _Prepared(NamedTuple):
     """The names of the parameters, in the order of their numbers."""
 
 
-class QuickConnection(psycopg.Connection[Any]):
+class QuickConnection(BoundedConnection):
     _pool = None
     """Keeps the driver from warning about a connection that is never closed: a forked child must leave it open."""
 
@@ -283,16 +380,22 @@ IDLE_FOR = 600.0
 """Seconds after which an unused connection is closed."""
 
 
-class PoolError(Exception):
-    """The pool cannot give a connection, whatever the state of the database."""
+class PoolClosed(Exception):
+    """The store was closed."""
 
 
 class Pool:
-    def __init__(self, connect: Callable[[], QuickConnection], size: int) -> None:
+    """At most `size` connections. Callers that wait get a place in the order in which they came, and a place that is
+    given back goes to the first of them: a thread that calls in a loop must not take it again each time."""
+
+    def __init__(self, connect: Callable[[], QuickConnection], size: int, label: str) -> None:
         self._connect = connect
         self._size = size
+        self._label = label
         self._free = size
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._queue: deque[threading.Lock] = deque()
+        """A lock for each waiting caller, held until the caller has a place or the pool is closed."""
         self._idle: list[tuple[QuickConnection, float]] = []
         """The connection used last is taken first, so that connections that are not needed can be closed."""
         self._good_since = 0.0
@@ -316,29 +419,56 @@ class Pool:
 
     def close(self) -> None:
         """Close idle connections; those in use are closed when they are given back."""
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify_all()
+            while self._queue:
+                self._queue.popleft().release()
         self._close_idle(self._idle)
 
     def _take(self) -> QuickConnection:
-        with self._changed:
-            if not self._changed.wait_for(lambda: self._closed or self._free, WAIT_SECONDS):
-                raise PoolError(f"all {self._size} connections were in use for {WAIT_SECONDS:g} s")
-            if self._closed:
-                raise PoolError("this store was closed")
-            self._free -= 1
+        self._take_place()
         try:
             return self._alive() or self._connect()
         except BaseException:
             self._release()
             raise
 
+    def _take_place(self) -> None:
+        with self._lock:
+            if self._closed:
+                raise PoolClosed
+            if self._free:
+                self._free -= 1
+                return
+            turn = threading.Lock()
+            turn.acquire()
+            self._queue.append(turn)
+        try:
+            in_time = turn.acquire(timeout=WAIT_SECONDS)
+        except BaseException:  # Ctrl-C
+            if not self._left(turn) and not self._closed:
+                self._release()
+            raise
+        if not in_time and self._left(turn):
+            raise PoolExhausted(self._label, self._size, WAIT_SECONDS)
+        if self._closed:
+            raise PoolClosed
+
+    def _left(self, turn: threading.Lock) -> bool:
+        """Leave the queue. False: the caller has a place by now, or the pool was closed."""
+        with self._lock:
+            try:
+                self._queue.remove(turn)
+            except ValueError:
+                return False
+            return True
+
     def _alive(self) -> QuickConnection | None:
         with suppress(IndexError):
             while True:
-                connection, _ = self._idle.pop()
+                connection, since = self._idle.pop()
                 if connection.is_quiet():
+                    connection.unproven = time.monotonic() - since > IDLE_SECONDS
                     return connection
                 connection.close()
         return None
@@ -363,9 +493,11 @@ class Pool:
             self._release()
 
     def _release(self) -> None:
-        with self._changed:
-            self._free += 1
-            self._changed.notify()
+        with self._lock:
+            if self._queue:
+                self._queue.popleft().release()
+            else:
+                self._free += 1
 
     @staticmethod
     def _close_idle(idle: list[tuple[QuickConnection, float]]) -> None:
@@ -376,14 +508,13 @@ class Pool:
 
 # -- connections -------------------------------------------------------------------------------------------------------
 
-CONNECT_SECONDS = 10
-
 
 class Connections:
     def __init__(self, url: str, label: str, *, size: int = 8, pooler: bool = False) -> None:
         self.url = url
         self.pooler = pooler
         self.role = ""
+        self._label = label
         self._size = size
         self._begin_process()
         self._open_first(label)
@@ -415,7 +546,7 @@ class Connections:
 
     def _begin_process(self) -> None:
         self._lendable = threading.Semaphore(max(1, self._size // 2))
-        self._pool = Pool(partial(_connect, self.url, self.options()), self._size)
+        self._pool = Pool(partial(_connect, self.url, self.options()), self._size, self._label)
         weakref.finalize(self, _close_own, self._pool, os.getpid())
         self._pid = os.getpid()  # last: it marks the attributes above as this process's
 
@@ -455,9 +586,8 @@ def _connect(url: str, options: dict[str, Any]) -> QuickConnection:
     connection = QuickConnection.connect(
         url,
         autocommit=True,
-        connect_timeout=CONNECT_SECONDS,
-        keepalives_idle=30,
         application_name="leasehold",
+        **network_options(url),
         **options,
     )
     # UUIDs and JSON stay text: nothing reads them on the way, and parsing them shows in the profile.

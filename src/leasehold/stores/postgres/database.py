@@ -43,7 +43,17 @@ from leasehold.stores.database.database import (
 from leasehold.stores.database.read_timeout import longest_read
 from leasehold.stores.database.statements import PARAMETER, checked_schema, read_statements
 from leasehold.stores.database.wakeups import ANYTHING, Hint, listen_here
-from leasehold.stores.postgres.connections import Connections, PoolError, QuickConnection, label_of
+from leasehold.stores.postgres.connections import (
+    ANSWER_SECONDS,
+    STATEMENT_SECONDS,
+    BoundedConnection,
+    Connections,
+    NoAnswer,
+    PoolClosed,
+    QuickConnection,
+    label_of,
+    network_options,
+)
 from leasehold.stores.verbs.audit import unrecorded, waiting_for
 
 # -- statements and values as PostgreSQL reads them --------------------------------------------------------------------
@@ -100,6 +110,8 @@ def jsonable(value: Any) -> Any:
 
 T = TypeVar("T")
 
+ANSWER_MARGIN = ANSWER_SECONDS - STATEMENT_SECONDS
+"""Seconds by which the server's limit comes before our own."""
 TRIES = 12
 _AGAIN = frozenset({"40001", "40P01", "55P03"})
 _MIRROR = re.compile(r"\bmirror_\w*_[0-9a-f]{8}\b")
@@ -260,7 +272,7 @@ class PostgresDatabase:
 
         def timed(connection: QuickConnection) -> T:
             try:
-                with connection.pipeline():
+                with connection.answering_within(seconds + ANSWER_MARGIN), connection.pipeline():
                     connection.execute("BEGIN", prepare=False)
                     connection.execute(
                         "SELECT set_config('statement_timeout', %s, true)",
@@ -284,6 +296,7 @@ class PostgresDatabase:
                 self.connections.lendable,
                 self.connections.pool.connection() as connection,
                 connection.in_use(),
+                connection.answering_within(seconds + ANSWER_MARGIN),
                 connection.transaction(),
             ):
                 began = time.monotonic()
@@ -303,12 +316,13 @@ class PostgresDatabase:
                     )
                 if time.monotonic() - began > seconds:
                     raise Overdue
-        except PoolError as error:
-            raise DatabaseUnreachable(self.label, str(error)) from error
+        except PoolClosed as error:
+            raise DatabaseUnreachable(self.label, "this store was closed") from error
         except psycopg.Error as error:
-            if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+            if isinstance(error, psycopg.errors.ReadOnlySqlTransaction | NoAnswer):
                 self.connections.pool.discard()
-            if began is not None and time.monotonic() - began >= seconds:
+            late = began is not None and time.monotonic() - began >= seconds
+            if late and not isinstance(error, NoAnswer):
                 raise Overdue from error
             if _is_trouble(error) and error.sqlstate not in _AGAIN:
                 raise DatabaseUnreachable(self.label, str(error).strip()) from error
@@ -375,7 +389,9 @@ class PostgresDatabase:
 
     def prepare_schema(self, session: PostgresSession) -> int:
         """Creates a missing schema and returns its version, under a lock until the end of the transaction, so that
-        migrations of several processes follow each other. A transaction-level lock works behind a pooler."""
+        migrations of several processes follow each other. A transaction-level lock works behind a pooler. A migration
+        of a large table may take long: the server sets it no limit."""
+        session.run_text("SELECT set_config('statement_timeout', '0', true)")
         session.run_text(
             "SELECT pg_advisory_xact_lock(hashtext('leasehold migrations'), hashtext(%s))", [self.schema]
         )
@@ -410,14 +426,15 @@ class PostgresDatabase:
             lost = False
             try:
                 with self.connections.pool.connection() as connection:
+                    connection.unproven = connection.unproven and harmless()
                     try:
                         with connection.in_use():
                             return work(connection)
                     except psycopg.Error:
                         lost = connection.closed
                         raise
-            except PoolError as error:
-                raise DatabaseUnreachable(self.label, str(error)) from error
+            except PoolClosed as error:
+                raise DatabaseUnreachable(self.label, "this store was closed") from error
             except psycopg.Error as error:
                 read_only = isinstance(error, psycopg.errors.ReadOnlySqlTransaction)
                 if read_only or lost:
@@ -474,6 +491,8 @@ PAYLOADS = {Hint.WORK: "", Hint.STOP: "stop", Hint.HOOKS: "hooks"}
 _HINTS = {payload: hint for hint, payload in PAYLOADS.items()}
 PROBE_SECONDS = 10.0
 """Seconds of silence after which the listener probes its connection: a half-open one delivers and raises nothing."""
+PROBE_ANSWER_SECONDS = 10.0
+"""Seconds to wait for the answer to a probe."""
 
 
 class PostgresWakeups:
@@ -518,8 +537,11 @@ class PostgresWakeups:
                 pause = min(pause * 2, 5.0)
 
     def _listen(self) -> None:
-        options = {"autocommit": True, "connect_timeout": 10, "keepalives_idle": 30}
-        with psycopg.connect(self._url, application_name="leasehold listener", **options) as connection:  # type: ignore[arg-type] # options by name
+        options = network_options(self._url)
+        with BoundedConnection.connect(
+            self._url, autocommit=True, application_name="leasehold listener", **options
+        ) as connection:
+            connection.answer_within = PROBE_ANSWER_SECONDS
             for channel in self._channels:
                 connection.execute(f'LISTEN "{channel}"')
             self._listening = True

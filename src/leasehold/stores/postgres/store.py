@@ -12,6 +12,7 @@ from typing import Any
 import psycopg
 from psycopg.errors import DataError, UniqueViolation
 
+from leasehold.domain.errors import InvalidInput
 from leasehold.domain.job import PLAIN, AlikeJobs, Enqueued, NewJob
 from leasehold.domain.records import Finding, Verdict
 from leasehold.stores.caller_transaction import Borrowed, BorrowedSession, Execute, as_dollars
@@ -28,7 +29,7 @@ from leasehold.stores.database.wakeups import (
     tenants_label,
 )
 from leasehold.stores.postgres.claim import PostgresClaims
-from leasehold.stores.postgres.connections import CONNECT_SECONDS
+from leasehold.stores.postgres.connections import SESSION, BoundedConnection, is_good, network_options
 from leasehold.stores.postgres.database import (
     STATEMENTS,
     PostgresDatabase,
@@ -75,8 +76,8 @@ def examine(database: PostgresDatabase, pooler_declared: bool) -> Iterator[Findi
 
 
 def _connect(database: PostgresDatabase) -> psycopg.Connection[Any]:
-    return psycopg.connect(
-        database.url, autocommit=True, connect_timeout=CONNECT_SECONDS, prepare_threshold=None
+    return BoundedConnection.connect(
+        database.url, autocommit=True, prepare_threshold=None, **network_options(database.url)
     )
 
 
@@ -141,6 +142,13 @@ def _wake_ups(
 # -- in the user's own transaction -------------------------------------------------------------------------------------
 
 
+_HARM = {
+    "array_nulls": "the text 'NULL' would be stored for nothing",
+    "datestyle": "psycopg cannot read its times",
+}
+"""What settings of the caller's connection would do, in the order of `identify`. The others do no harm."""
+
+
 class PostgresCallerTransaction(PostgresClaims):
     _identity: tuple[Any, ...] | None = None
 
@@ -166,7 +174,8 @@ class PostgresCallerTransaction(PostgresClaims):
         return filled_in(text, given, {"id": "$1", "args": "$2"}) + ";"
 
     def _check_same_database(self, session: Session) -> None:
-        name, started, has_schema = session.tuples("identify")[0]
+        name, started, has_schema, *found = session.tuples("identify")[0]
+        settings = dict(zip(_HARM, found, strict=True))
         if self._identity != (name, started):
             # The identity is not known yet, or the server was restarted.
             mine = self._database.read(lambda own: own.tuples("identify"))[0]
@@ -175,6 +184,13 @@ class PostgresCallerTransaction(PostgresClaims):
             raise another_database(self.label, f"database {name!r} of another server or of another name")
         if not has_schema:
             raise another_database(self.label, f"database {name!r}, where there is no such schema")
+        for setting, value in settings.items():
+            if not is_good(setting, value):
+                raise InvalidInput(
+                    "tx",
+                    f"{setting} is {value!r} on the connection: {_HARM[setting]}",
+                    f"run SET {setting} = '{SESSION[setting]}' on it first",
+                )
 
     def _prepare(self, session: Session, jobs: Sequence[NewJob]) -> None:
         """Commits gates and long names at once, over a connection of ours: otherwise another producer of the same gate
@@ -357,13 +373,14 @@ class PostgresStore(PostgresCallerTransaction):
     # -- schema ----------------------------------------------------------------------------------------------------
     def upgrade(self) -> list[int]:
         def work(session: PostgresSession) -> list[int]:
-            found = self._postgres.prepare_schema(session)
-            todo = missing(self.label, found, self._migrations)
-            for version, text in todo.items():
-                self._postgres.script(text, session)
-                session.run("record_migration", version=version)
-            if todo:
-                self._renew_mirrors(session)
+            with session.connection.answering_within(None):
+                found = self._postgres.prepare_schema(session)
+                todo = missing(self.label, found, self._migrations)
+                for version, text in todo.items():
+                    self._postgres.script(text, session)
+                    session.run("record_migration", version=version)
+                if todo:
+                    self._renew_mirrors(session)
             return changed(list(todo))
 
         return self._postgres.transact(work)

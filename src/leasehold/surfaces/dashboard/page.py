@@ -21,6 +21,7 @@ from leasehold.domain.errors import (
     JobError,
     JobNotFound,
     LeaseholdError,
+    PoolExhausted,
     ReadTooSlow,
     ResultMissing,
     ScheduleNotFound,
@@ -231,6 +232,9 @@ def describe(error: Exception) -> tuple[int, str]:
         case ReadTooSlow():
             logger.warning("%s", error)
             return 503, f"The database took more than {error.seconds:g} s to read that. Narrow the filter."
+        case PoolExhausted():
+            logger.error("%s", error)
+            return 503, "All database connections of this server are in use. Try again later."
         case StoreError():
             logger.error("%s: %s", type(error).__name__, error)
             return 503, "The database is unreachable or not ready. See the server's log."

@@ -28,6 +28,7 @@ from leasehold.domain.errors import (
     JobNotSucceeded,
     LeaseholdError,
     NotSerializable,
+    PoolExhausted,
     ReadTooSlow,
     ResultMissing,
     ScheduleNotFound,
@@ -143,6 +144,13 @@ def answer_to(error: Exception) -> JSONResponse:
                 503,
                 "read-too-slow",
                 f"the database took more than {error.seconds:g} s to read that; ask for less at once, or again later",
+            )
+        case PoolExhausted():
+            logger.error("%s", error)
+            return problem(
+                503,
+                "pool-exhausted",
+                "all database connections of this server are in use; try again later",
             )
         case StoreError():
             logger.error("%s: %s", type(error).__name__, error)

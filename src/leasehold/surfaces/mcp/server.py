@@ -34,6 +34,7 @@ from leasehold.domain.errors import (
     InvalidInput,
     JobNotFound,
     LeaseholdError,
+    PoolExhausted,
     ReadTooSlow,
     StoreError,
     TenantNotFound,
@@ -190,6 +191,9 @@ def text_of(error: Exception) -> str:
         case ReadTooSlow():
             logger.warning("%s", error)
             text = f"the database took more than {error.seconds:g} s to read that; ask for less at once, or again later"
+        case PoolExhausted():
+            logger.error("%s", error)
+            text = "all database connections of this server are in use; try again later"
         case StoreError():
             logger.error("%s: %s", type(error).__name__, error)
             text = "the database cannot be reached or used; see the server's log"

@@ -1,7 +1,9 @@
 -- name: identify
--- Which database a connection leads to, by whatever route: two servers do not start in the same microsecond.
+-- Which database a connection leads to, by whatever route: two servers do not start in the same microsecond. And its
+-- settings that would harm.
 SELECT current_database()::text AS name, extract(epoch FROM pg_postmaster_start_time())::text AS started,
-    to_regclass('leasehold.job') IS NOT NULL AS has_schema;
+    to_regclass('leasehold.job') IS NOT NULL AS has_schema, current_setting('array_nulls') AS array_nulls,
+    current_setting('datestyle') AS datestyle;
 
 -- name: find_ended
 -- Whether jobs have ended, without a lock on them.

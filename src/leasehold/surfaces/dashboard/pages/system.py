@@ -45,14 +45,16 @@ def masked_url(url: str) -> str:
         return url.partition("?")[0]
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname or "", parts.port
+        _, found, hosts = parts.netloc.rpartition("@")
+        for host in hosts.split(","):
+            urlsplit(f"//{host}").port  # noqa: B018 — raises for one that cannot be a port
     except ValueError:
         return f"{scheme}://…"
-    if rest.count("@") > 1 or "@" in parts.path or "@" in host:
+    if rest.count("@") > 1 or "@" in parts.path + parts.fragment:
         return f"{scheme}://…"
-    before = "…@" if "@" in parts.netloc else ""
+    before = "…@" if found else ""
     after = "?…" if parts.query else ""
-    return f"{scheme}://{before}{host}{f':{port}' if port else ''}{parts.path}{after}"
+    return f"{scheme}://{before}{hosts}{parts.path}{after}"
 
 
 def shown_environment(environment: Mapping[str, str]) -> list[tuple[str, str]]:
