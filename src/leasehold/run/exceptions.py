@@ -30,10 +30,10 @@ def outcome_of(error: BaseException, definition: TaskDefinition) -> Outcome:
             return Breached(str(error))
         case InvalidArguments():
             return Failure(f"its arguments no longer fit: {error}", final=True)
-        case NotSerializable():
+        case NotSerializable() if error.field.startswith(f"{definition.name}.result"):
             return Failure(f"the result is not serializable: {error}", final=True)
         case InvalidInput():
-            # The same call would be refused again.
+            # The same call would be refused again. The error names what was refused: an update, a step, an argument.
             return Failure(describe(error), final=True)
         case BaseExceptionGroup():
             return _outcome_of_group(error, definition)
