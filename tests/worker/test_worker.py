@@ -12,9 +12,10 @@ import pytest
 
 from leasehold import Context, Fail, Leasehold, Pause, Retry, RetryIn, Snooze, State, SyncContext
 from leasehold.domain.outcome import HandedBack, Success
-from leasehold.errors import InvalidInput
+from leasehold.errors import InvalidInput, SchemaIncomplete
 from leasehold.stores.results import Ending
 from leasehold.worker.worker import catching_sigterm
+from tests.backends import Backend
 from tests.plans.traced import Traced
 from tests.workers import burst, until
 
@@ -731,3 +732,28 @@ def test_a_worker_that_cannot_start_leaves_nothing_open(app, monkeypatch, breaks
         assert not listener.is_alive()
     assert worker._wakeups._closed  # on PostgreSQL the end of its thread tells
     assert events == ([] if breaks == "before" else ["open", "close"])
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_worker_does_not_start_on_a_schema_that_lacks_a_table(kind, request, tmp_path):
+    """In a database of the test's own."""
+    if kind == "sqlite":
+        own = Backend(kind, f"sqlite:///{tmp_path}/jobs.db")
+    else:
+        own = Backend(
+            kind, request.getfixturevalue("postgres_url"), request.getfixturevalue("postgres_schema")
+        )
+    with Leasehold(own.url, schema=own.schema) as app:
+
+        @app.task
+        def work() -> None: ...
+
+        app.upgrade()
+        own.query("DROP TABLE leasehold.audit")
+        with pytest.raises(SchemaIncomplete) as refused:
+            burst(app)
+        (lacking,) = (one for one in app.__internals__.operations.verify() if one.startswith("table "))
+        assert f"missing {lacking.removeprefix('table ')};" in str(refused.value)
+        assert "leasehold db verify" in str(refused.value)
+        assert "leasehold db sql" in str(refused.value)
+        assert "db upgrade" not in str(refused.value)

@@ -119,7 +119,12 @@ class Worker:
     async def __aenter__(self) -> Self:
         async with closed_if_it_fails(self._stack):
             self._finished = asyncio.Event()
-            for prepare in (self._check_results, self._register_retention, self._open_runners):
+            for prepare in (
+                self._store.check_for_worker,
+                self._check_results,
+                self._register_retention,
+                self._open_runners,
+            ):
                 await _threads.call(prepare)
             self._wakeups = await _threads.call(self._listen)
             self._stack.callback(self._wakeups.close)
