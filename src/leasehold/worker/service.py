@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, Protocol, TypeVar
 
 from leasehold.domain.errors import StoreError
+from leasehold.threads import ForkMark, end_copy
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -40,6 +41,7 @@ class Service:
         self._slowest = slowest
         """Longest pause, in seconds, between two tries while the database fails."""
         self._nudge = threading.Event()
+        self._fork_mark = ForkMark()
         self._stopping = False
         self._troubles = 0
         self._thread = threading.Thread(target=self._run, name=f"leasehold-{name}", daemon=True)
@@ -68,7 +70,11 @@ class Service:
     def _beat_safely(self) -> float:
         """Wait out database trouble, and log it once; log a bug every time. Neither ends the loop."""
         try:
-            pause = self._one_beat()
+            try:
+                pause = self._one_beat()
+            finally:
+                if self._fork_mark.is_copy:
+                    end_copy()
         except StoreError as error:
             self._troubles += 1
             if self._troubles == 1:
@@ -105,6 +111,7 @@ class HandlerThreads:
         self._started = 0
         self._busy = 0
         self._lock = threading.Lock()
+        self._fork_mark = ForkMark()
 
     def submit(self, call: Callable[[], None]) -> None:
         """Run the call in a thread; more than `size` calls wait for a free one."""
@@ -125,6 +132,8 @@ class HandlerThreads:
             try:
                 call()
             finally:
+                if self._fork_mark.is_copy:
+                    end_copy()
                 with self._lock:
                     self._busy -= 1
 

@@ -24,7 +24,7 @@ from leasehold.run.executions import Executions
 from leasehold.run.journal import Journal, Waits
 from leasehold.stores.database.wakeups import Hint, Wakeups
 from leasehold.tasks.definition import TaskDefinition
-from leasehold.threads import Threads
+from leasehold.threads import SignalHandler, Threads, apart_from_forks
 from leasehold.worker.attempts import Attempts, Drain, closed_if_it_fails, to_its_end
 from leasehold.worker.claimer import Claimer
 from leasehold.worker.health import Health, HealthFile, judge, too_many_left_behind
@@ -133,6 +133,7 @@ class Worker:
                 resources = await self._stack.enter_async_context(self._lifespan())
             loop = asyncio.get_running_loop()
             self._wire(loop, resources)
+            self._stack.enter_context(apart_from_forks(loop))
             exits = ExitGuard(loop)
             exits.start()
             self._stack.callback(exits.stop)
@@ -411,7 +412,7 @@ def tune_process() -> None:
 # -- SIGTERM in a process that is not the worker's own -----------------------------------------------------------------
 
 
-class _SharedHandler:
+class _SharedHandler(SignalHandler):
     """The handler that all workers of this process share. They may end in any order: the last one restores the handler
     before theirs. With one handler each, a worker would restore that of a worker which is gone."""
 
