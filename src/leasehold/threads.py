@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Threads:
-    """A pool with at most this many threads per process, made at the first call."""
+    """A pool with at most this many threads per process, made at the first call or by `start`."""
 
     def __init__(self, most: int, name: str) -> None:
         self._most = most
@@ -37,14 +37,32 @@ class Threads:
     async def call(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a function in a thread, like `asyncio.to_thread`: it sees its caller's context, and runs to its end even
         if the caller is cancelled."""
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(self._most, thread_name_prefix=f"leasehold-{self._name}")
         call = functools.partial(contextvars.copy_context().run, function, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        return await asyncio.get_running_loop().run_in_executor(self._executor or self._make(), call)
+
+    def start(self) -> None:
+        """Start all threads, for what must still be done when the interpreter is ending."""
+        if self._executor is None:
+            start_threads(self._make().submit, self._most)
+
+    def _make(self) -> ThreadPoolExecutor:
+        self._executor = ThreadPoolExecutor(self._most, thread_name_prefix=f"leasehold-{self._name}")
+        return self._executor
 
     def _forget(self) -> None:
         """Drop the executor: a forked child has none of its threads."""
         self._executor = None
+
+
+def start_threads(submit: Callable[[Callable[[], object]], object], number: int) -> None:
+    """Start this many threads of a pool. When the interpreter has begun to end, Python 3.12.0 to 3.12.2 starts none any
+    more."""
+    together = threading.Barrier(number)
+    try:
+        for _ in range(number):
+            submit(together.wait)
+    except RuntimeError:  # there is no room for so many
+        together.abort()
 
 
 async def until_done(

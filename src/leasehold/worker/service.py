@@ -3,6 +3,7 @@ store."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import random
@@ -12,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import ParamSpec, Protocol, TypeVar
 
 from leasehold.domain.errors import StoreError
-from leasehold.threads import ForkMark, end_copy
+from leasehold.threads import ForkMark, end_copy, start_threads
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -102,8 +103,8 @@ its claims."""
 
 
 class HandlerThreads:
-    """At most `size` threads, started as needed. They are daemons: a thread that hangs must not keep the process from
-    ending."""
+    """At most `size` threads, the first one at once, others as needed. They are daemons: a thread that hangs must not
+    keep the process from ending."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -112,16 +113,23 @@ class HandlerThreads:
         self._busy = 0
         self._lock = threading.Lock()
         self._fork_mark = ForkMark()
+        if size:
+            self._start()
 
     def submit(self, call: Callable[[], None]) -> None:
         """Run the call in a thread; more than `size` calls wait for a free one."""
         with self._lock:
             self._busy += 1
             if self._busy > self._started and self._started < self._size:
-                self._started += 1
-                name = f"leasehold-handler-{self._started}"
-                threading.Thread(target=self._work, name=name, daemon=True).start()
+                # The machine may have no room for another thread, or the interpreter is ending.
+                with contextlib.suppress(RuntimeError):
+                    self._start()
         self._calls.put(call)
+
+    def _start(self) -> None:
+        name = f"leasehold-handler-{self._started + 1}"
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+        self._started += 1
 
     def close(self) -> None:
         for _ in range(self._started):
@@ -141,6 +149,7 @@ class HandlerThreads:
 class StoreThreads(ThreadPoolExecutor):
     def __init__(self) -> None:
         super().__init__(STORE_THREADS + 1, thread_name_prefix="leasehold-store")
+        start_threads(super().submit, STORE_THREADS + 1)
         self._places = threading.Semaphore(STORE_THREADS)
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:

@@ -119,6 +119,7 @@ class Worker:
     async def __aenter__(self) -> Self:
         async with closed_if_it_fails(self._stack):
             self._finished = asyncio.Event()
+            _threads.start()
             for prepare in (
                 self._store.check_for_worker,
                 self._check_results,
