@@ -185,7 +185,7 @@ class GuardedCoroutine(Coroutine[Any, Any, Any]):
 
     def __init__(self, inner: Coroutine[Any, Any, Any], attempt: RunState) -> None:
         self._inner = inner
-        self._attempt = attempt
+        self.attempt = attempt
 
     def __getattr__(self, name: str) -> Any:
         # Frame, code and name, for code that prints tasks.
@@ -210,5 +210,5 @@ class GuardedCoroutine(Coroutine[Any, Any, Any]):
         self._inner.close()
 
     def _exit(self, error: BaseException) -> NoReturn:
-        self._attempt.exited(error)
+        self.attempt.exited(error)
         raise HandlerExit(f"a task of the handler raised {type(error).__name__}") from error

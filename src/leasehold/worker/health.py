@@ -12,9 +12,10 @@ from leasehold.worker.claimer import Claimer
 from leasehold.worker.service import Service
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
+from leasehold.worker.watchdog import LoopWatch
 
 STUCK_AFTER = 15.0
-"""Seconds without a claim, although there is room for one."""
+"""Seconds without a claim, although there is room for one, or without a turn of the event loop."""
 
 
 @frozen
@@ -30,13 +31,21 @@ class Health:
 
 
 def judge(
-    claimer: Claimer, attempts: Attempts, settler: Settler, settings: WorkerSettings, *, finished: bool
+    claimer: Claimer,
+    attempts: Attempts,
+    settler: Settler,
+    loop_watch: LoopWatch,
+    settings: WorkerSettings,
+    *,
+    finished: bool,
 ) -> Health:
     """Judge the worker. `finished`: it need not claim any more."""
     problems = []
     waited = time.monotonic() - claimer.progress_at
-    if waited > STUCK_AFTER and not claimer.waits_for_room and not finished:
-        problems.append(f"no claim for {waited:.0f} s: a handler may block the event loop")
+    if (blocked := loop_watch.blocked_for(STUCK_AFTER)) is not None:
+        problems.append(blocked)
+    elif waited > STUCK_AFTER and not claimer.waits_for_room and not finished:
+        problems.append(f"no claim for {waited:.0f} s: the database may be locked or slow")
     if claimer.trouble is not None:
         problems.append(f"no claims: {claimer.trouble}")
     elif settler.in_trouble:

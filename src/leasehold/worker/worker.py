@@ -40,7 +40,7 @@ from leasehold.worker.service import HandlerThreads, Role, Service, StoreThreads
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
 from leasehold.worker.starter import Starter
-from leasehold.worker.watchdog import StallWatch, Watchdog
+from leasehold.worker.watchdog import LoopWatch, StallWatch, Watchdog
 from leasehold.worker.writers import BatchWriter, UpdateWriter
 
 if TYPE_CHECKING:
@@ -133,8 +133,8 @@ class Worker:
             if self._lifespan is not None:
                 resources = await self._stack.enter_async_context(self._lifespan())
             loop = asyncio.get_running_loop()
-            self._wire(loop, resources)
             self._stack.enter_context(apart_from_forks(loop))
+            self._wire(loop, resources)
             exits = ExitGuard(loop)
             exits.start()
             self._stack.callback(exits.stop)
@@ -238,6 +238,7 @@ class Worker:
         self._watchdog = Watchdog(
             self.attempts, self.starter, stalls, settings.stop_grace, self._on_left_behind
         )
+        self._loop_watch = LoopWatch(self._watchdog)
         self._scheduler = Scheduler(
             store, settings.name, self._tasks, self._schedules, starting=not settings.burst
         )
@@ -246,6 +247,7 @@ class Worker:
             self.keeper,
             Reaper(store, settings.sweep, self.meter),
             self._presence,
+            self._loop_watch,
             self.updates,
             self.hook_dispatcher,
             LogFields(),
@@ -298,7 +300,12 @@ class Worker:
     def health(self) -> Health:
         """Whether the worker is healthy, and what is wrong if not."""
         return judge(
-            self._claimer, self.attempts, self.settler, self.settings, finished=self._finished.is_set()
+            self._claimer,
+            self.attempts,
+            self.settler,
+            self._loop_watch,
+            self.settings,
+            finished=self._finished.is_set(),
         )
 
     # -- roles -----------------------------------------------------------------------------------------------------
