@@ -28,6 +28,7 @@ from leasehold.domain.schedules import Schedule
 from leasehold.domain.tracing import Tracing
 from leasehold.operations import schedules
 from leasehold.operations.operations import Operations
+from leasehold.run.handler_state import check_wait
 from leasehold.run.journal import Waits
 from leasehold.run.middleware import Middlewares
 from leasehold.runners.subprocess import SubprocessRunner
@@ -145,7 +146,7 @@ class Internals:
         self.shared = shared
         self.tasks, self.hooks = shared.tasks, shared.hooks
         self.operations = Operations(
-            lambda: self.store, self.tasks.queues, location.listen_url, self.find_task
+            lambda: self.store, self.tasks.queues, location.listen_url, self.find_task, check_wait
         )
         self._sweeping = ForkLock()
         self._reaper: Reaper | None = None

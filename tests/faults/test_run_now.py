@@ -151,6 +151,37 @@ ENDS = """
 print(app.run_now(late, 7).id)
 """
 
+NO_MORE_THREADS = """
+import threading
+
+def refuse(thread, start=threading.Thread.start):
+    if threading._SHUTTING_DOWN:  # as Python 3.12.0 to 3.12.2
+        raise RuntimeError("can't create new thread at interpreter shutdown")
+    start(thread)
+
+threading.Thread.start = refuse
+"""
+
+KEEPS_AND_COMPLETES = """
+from leasehold import Context
+
+@app.task(max_running=1)
+async def completes(ctx: Context, n: int) -> int:
+    await asyncio.sleep(0.5)
+    assert await ctx.step("one", int, "1") == 1
+    assert await ctx.step("two", int, "2", durable="batch") == 2
+    async with ctx.complete(n):
+        pass
+
+print(app.run_now(completes, 7).id)
+"""
+
+BY_ID = """
+job = late.enqueue(7)
+app.run_by_id(job.id)
+print(job.id)
+"""
+
 FORKS = """
 assert app.run_now(late, 1).result(30) == 1
 child = os.fork()
@@ -164,7 +195,18 @@ print(app.run_now(late, 7).id)
 
 
 @pytest.mark.timeout(90)
-@pytest.mark.parametrize("program", [ENDS, FORKS], ids=["a program that ends", "both sides of a fork"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(ENDS, id="a program that ends"),
+        pytest.param(FORKS, id="both sides of a fork"),
+        pytest.param(NO_MORE_THREADS + ENDS, id="no thread can start any more"),
+        pytest.param(NO_MORE_THREADS + BY_ID, id="no thread can start any more after a run by id"),
+        pytest.param(
+            NO_MORE_THREADS + KEEPS_AND_COMPLETES, id="no thread can start any more for the handler"
+        ),
+    ],
+)
 def test_runs_are_finished_before_the_interpreter_is(backend, program):
     done = subprocess.run(
         [

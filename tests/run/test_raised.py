@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from leasehold import Context, Fail, Pause, Retry, Snooze, State
+from leasehold import Context, Fail, Pause, Retry, Snooze, State, SyncContext
 from leasehold.domain.outcome import Breached, Failure, Snoozed, Stopped
 from leasehold.errors import InvalidInput, OverBudget
 from leasehold.run.exceptions import describe
@@ -167,6 +167,28 @@ def test_a_crowd_in_a_group_and_a_deep_recursion_keep_what_matters():
     text = describe(caught(lambda: dive(200)))
     assert "in inner" in text
     assert len(text) < 16_000
+
+
+@pytest.mark.parametrize(
+    ("keep", "named"),
+    [
+        (lambda ctx, value: ctx.emit("page", value), "update 'page': too large"),
+        (lambda ctx, value: ctx.checkpoint(value), "checkpoint: too large"),
+        (lambda ctx, value: ctx.step("fetch", lambda: value), "step 'fetch': too large"),
+        (lambda ctx, value: ctx.step("fetch", lambda: value, durable="batch"), "step 'fetch': too large"),
+    ],
+    ids=["an update", "a checkpoint", "a step", "a step of a batch"],
+)
+def test_what_is_too_large_to_be_kept_is_named(app, keep, named):
+    @app.task(retry=Retry(max_attempts=3, backoff=0))
+    def work(ctx: SyncContext) -> None:
+        keep(ctx, "x" * 1_900_000)
+
+    job = work.enqueue()
+    burst(app)
+    assert (job.refresh().state, job.attempt) == (State.FAILED, 1)
+    assert named in job.error.partition("\n")[0]
+    assert "result" not in job.error.partition("\n")[0]
 
 
 def test_our_own_frames_are_left_out(app):

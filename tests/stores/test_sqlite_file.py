@@ -177,6 +177,26 @@ def test_a_locked_file_says_who_may_hold_it(
         holder.stdin.close()
     assert f"{holder.pid} ({sys.executable} -c import sqlite3" in str(refusal.value)
     assert f"{os.getpid()} (this one)" in str(refusal.value)
+    assert "tx=" not in str(refusal.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux shows who has a file open")
+def test_an_enqueue_beside_the_callers_own_transaction_leads_to_tx(
+    store: JobStore, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leasehold.stores.sqlite.database.BUSY_SECONDS", 0.0)
+    with Leasehold(f"sqlite:///{file}") as app, closing(sqlite3.connect(file)) as connection:
+
+        @app.task
+        def ship() -> None: ...
+
+        connection.execute("CREATE TABLE orders (id integer)")
+        connection.execute("INSERT INTO orders VALUES (1)")
+        with pytest.raises(DatabaseUnreachable, match=r"this process itself has locked it: .*tx=connection"):
+            ship.enqueue()
+        ship.using(tx=connection).enqueue()
+        connection.commit()
+        assert app.count()["queued"] == 2
 
 
 def test_a_first_enqueue_inside_the_callers_own_transaction_says_what_to_do_before(

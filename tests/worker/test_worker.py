@@ -16,10 +16,11 @@ import pytest
 
 from leasehold import Context, Fail, Leasehold, Pause, Retry, RetryIn, Snooze, State, SyncContext
 from leasehold.domain.outcome import HandedBack, Success
-from leasehold.errors import InvalidInput
+from leasehold.errors import InvalidInput, SchemaIncomplete
 from leasehold.stores.results import Ending
 from leasehold.worker import health
 from leasehold.worker.worker import catching_sigterm
+from tests.backends import Backend
 from tests.connections import file_of
 from tests.plans.traced import Traced
 from tests.workers import burst, until
@@ -768,3 +769,28 @@ def test_a_claim_that_waits_for_a_lock_in_the_database_is_not_blamed_on_a_handle
                 return problem()
 
     assert "the database has not answered it" in asyncio.run(live())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_worker_does_not_start_on_a_schema_that_lacks_a_table(kind, request, tmp_path):
+    """In a database of the test's own."""
+    if kind == "sqlite":
+        own = Backend(kind, f"sqlite:///{tmp_path}/jobs.db")
+    else:
+        own = Backend(
+            kind, request.getfixturevalue("postgres_url"), request.getfixturevalue("postgres_schema")
+        )
+    with Leasehold(own.url, schema=own.schema) as app:
+
+        @app.task
+        def work() -> None: ...
+
+        app.upgrade()
+        own.query("DROP TABLE leasehold.audit")
+        with pytest.raises(SchemaIncomplete) as refused:
+            burst(app)
+        (lacking,) = (one for one in app.__internals__.operations.verify() if one.startswith("table "))
+        assert f"missing {lacking.removeprefix('table ')};" in str(refused.value)
+        assert "leasehold db verify" in str(refused.value)
+        assert "leasehold db sql" in str(refused.value)
+        assert "db upgrade" not in str(refused.value)

@@ -612,14 +612,15 @@ class PermissionMissing(StoreError):
 class SchemaIncomplete(StoreError):
     """A part of the schema is missing, or the file was replaced.
 
-    Remedy: Run `leasehold db verify`; restore a backup, or run `leasehold db upgrade`."""
+    Remedy: `leasehold db verify` lists what is missing; restore a backup, or make it with the statements of `leasehold
+    db sql`."""
 
     def __init__(self, store: str, problem: str) -> None:
         self.store = store
         self.problem = problem
         super().__init__(
-            f"the schema of {store} is incomplete: {problem}; see `leasehold db verify`, and restore it or run "
-            "`leasehold db upgrade`"
+            f"the schema of {store} is incomplete: {problem}; see `leasehold db verify`, and restore a backup or run "
+            "the statements of `leasehold db sql` that make what is missing"
         )
 
 

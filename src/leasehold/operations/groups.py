@@ -108,7 +108,7 @@ class GroupOperations(LocalOperator):
     def _poll(self, request: StatusRequest) -> GroupPoll:
         name, tasks = checked_name(request.group, "group"), checked_names(request.tasks, "tasks")
         what = Watched(name, tasks, bool(request.partial))
-        return GroupPoll(self._watch_of(self._store), what, request)
+        return GroupPoll(self._watch_of(self._store), what, request, self._check_wait)
 
     def _watch_of(self, store: JobStore) -> GroupWatch:
         """Return the watch that all waiters share; a new one after a fork or for another store."""
@@ -121,9 +121,12 @@ class GroupOperations(LocalOperator):
 class GroupPoll:
     """One call of `status(wait=…, since=…)`."""
 
-    def __init__(self, watch: GroupWatch, what: Watched, request: StatusRequest) -> None:
+    def __init__(
+        self, watch: GroupWatch, what: Watched, request: StatusRequest, check_wait: Callable[[str], None]
+    ) -> None:
         self._watch = watch
         self._what = what
+        self._check_wait = check_wait
         self._wait = seconds(request.wait, "wait")
         self._since = _checked_number("since", request.since, "give the version of an earlier status")
         self._noted = _checked_number("noted", request.noted, "give `noted` of an earlier status")
@@ -139,6 +142,8 @@ class GroupPoll:
         try:
             if unread:
                 self._watch.read_first(self._what)
+            if not future.done():
+                self._check_wait(f"group {self._what.name}")
             return future.result(self._wait)
         except TimeoutError:
             return self._watch.leave(self._what, future)

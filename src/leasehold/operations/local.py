@@ -67,6 +67,8 @@ class LocalOperator:
     ) -> None:
         self._find_store = find_store
         self._find_task = find_task
+        self._check_wait: Callable[[str], None] = lambda awaited: None
+        """Called before a call waits in its thread for a job or a group."""
 
     @property
     def _store(self) -> JobStore:

@@ -68,8 +68,10 @@ class Operations(
         find_tasks: Callable[[], Mapping[str, str]] = dict,
         listen_url: str | None = None,
         find_task: Callable[[str], KnownTask | None] = lambda name: None,
+        check_wait: Callable[[str], None] = lambda awaited: None,
     ) -> None:
         super().__init__(find_store, find_tasks, listen_url, find_task)
+        self._check_wait = check_wait
 
     def run_schedule(self, name: str, job: NewJob, *, actor: str | None = None) -> Enqueued:
         """Store this job of a schedule, in addition to the jobs of its ticks."""

@@ -88,6 +88,8 @@ class WatchOperations(LocalOperator):
         while not watch.over:
             yield from watch.look()
             if not watch.over:
+                if watch.pause:
+                    self._check_wait(f"job {job_id}")
                 time.sleep(watch.pause)
 
     async def aupdates(self, job_id: str, since: int, timeout: float | None) -> AsyncIterator[Update]:
@@ -105,7 +107,9 @@ class WatchOperations(LocalOperator):
     def ended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]:
         poll = Poll(RESULT_FIRST_AFTER, RESULT_SLOWEST_EVERY, time.monotonic, timeout)
         while (row := self.call(jobs.get, job_id)).state not in ENDED:
-            time.sleep(_pause(poll, row, timeout))
+            pause = _pause(poll, row, timeout)
+            self._check_wait(f"job {job_id}")
+            time.sleep(pause)
         return row, self._result_of(row)
 
     async def aended(self, job_id: str, timeout: float | None) -> tuple[Job, str | None]:

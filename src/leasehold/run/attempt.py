@@ -120,11 +120,15 @@ class Attempt(HandlerState):
             value = self.call(arguments)
             if definition.runs_on_loop:
                 value = await value
+            if self.journal is not None:
+                self.journal.end_if_copy()
             success = self.judge(value)
             if success is not NOTHING and self.becomes_file(success.result):
                 success = await self.file(success)
             outcome = success
         except BaseException as error:
+            if self.journal is not None:
+                self.journal.end_if_copy()
             if self.on_error is not None:
                 self.on_error(error)
             outcome = self.without_secrets(self.judge_error(error))

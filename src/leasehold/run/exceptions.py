@@ -30,10 +30,10 @@ def outcome_of(error: BaseException, definition: TaskDefinition) -> Outcome:
             return Breached(str(error))
         case InvalidArguments():
             return Failure(f"its arguments no longer fit: {error}", final=True)
-        case NotSerializable():
+        case NotSerializable() if error.field.startswith(f"{definition.name}.result"):
             return Failure(f"the result is not serializable: {error}", final=True)
         case InvalidInput():
-            # The same call would be refused again.
+            # The same call would be refused again. The error names what was refused: an update, a step, an argument.
             return Failure(describe(error), final=True)
         case BaseExceptionGroup():
             return _outcome_of_group(error, definition)
@@ -185,7 +185,7 @@ class GuardedCoroutine(Coroutine[Any, Any, Any]):
 
     def __init__(self, inner: Coroutine[Any, Any, Any], attempt: RunState) -> None:
         self._inner = inner
-        self._attempt = attempt
+        self.attempt = attempt
 
     def __getattr__(self, name: str) -> Any:
         # Frame, code and name, for code that prints tasks.
@@ -210,5 +210,5 @@ class GuardedCoroutine(Coroutine[Any, Any, Any]):
         self._inner.close()
 
     def _exit(self, error: BaseException) -> NoReturn:
-        self._attempt.exited(error)
+        self.attempt.exited(error)
         raise HandlerExit(f"a task of the handler raised {type(error).__name__}") from error

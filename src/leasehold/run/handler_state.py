@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import Any
 
 from leasehold.domain.checks.payload import fits_row
@@ -10,7 +12,7 @@ from leasehold.domain.job import NewJob
 from leasehold.run.follow_ups import FollowUps
 from leasehold.run.journal import Journal
 from leasehold.run.questions import QuestionBox
-from leasehold.run.state import RunState
+from leasehold.run.state import RunState, current_run
 from leasehold.run.steps import Steps
 from leasehold.tasks.definition import TaskDefinition
 
@@ -75,3 +77,43 @@ class HandlerState(RunState):
     def unstored(self) -> tuple[NewJob, ...]:
         """The follow-ups that go with the success."""
         return () if self.follow_ups is None else self.follow_ups.unstored()
+
+
+# -- waits for other jobs ----------------------------------------------------------------------------------------------
+
+logger = logging.getLogger("leasehold.worker")
+
+_warned: set[str] = set()
+"""Tasks whose waits were logged: once for each is enough."""
+
+
+def check_wait(awaited: str) -> None:
+    """Called before a call waits in its thread for another job or a group. In a handler the wait keeps a place from
+    other jobs: log a warning. On the worker's loop it would hold up all async jobs: raise InvalidInput."""
+    attempt = current_run.get()
+    if not isinstance(attempt, HandlerState):
+        return
+    if attempt.definition.runs_on_loop and _is_on_a_loop():
+        raise InvalidInput(
+            "wait",
+            f"a wait for {awaited} would block the event loop of this worker, and with it all of its async jobs",
+            "await it, such as `await job.aresult()`",
+        )
+    task = attempt.definition.name
+    if task not in _warned:
+        _warned.add(task)
+        logger.warning(
+            "job %s: %s waits for %s and keeps its place meanwhile: if all places wait, nothing runs any more; "
+            "enqueue what comes next with after=[…] or ctx.enqueue, or wait in an async task (await job.aresult())",
+            attempt.grant.id,
+            task,
+            awaited,
+        )
+
+
+def _is_on_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

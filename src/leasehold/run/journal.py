@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from leasehold.domain.signals import StopRequested
 from leasehold.run.state import RunState
-from leasehold.threads import until_done
+from leasehold.threads import ForkMark, end_copy, until_done
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
@@ -60,6 +60,12 @@ class Journal:
         self._batches = batches
         self._on_lost = on_lost
         self._closed = False
+        self.fork_mark = ForkMark()
+
+    def end_if_copy(self) -> None:
+        """End this process if it is a forked child that has come back from a handler or a step."""
+        if self.fork_mark.is_copy:
+            end_copy()
 
     def lost(self, attempt: RunState) -> None:
         """Report a refused write: the attempt must end, and must not be settled."""

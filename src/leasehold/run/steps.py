@@ -135,6 +135,7 @@ class Steps:
         try:
             return step.function(*first, *step.args)
         finally:
+            self._journal.end_if_copy()
             current_step.reset(mark)
 
     async def _call_async(self, step: Step) -> Any:
@@ -142,6 +143,7 @@ class Steps:
         try:
             return await step.function(*step.args)
         finally:
+            self._journal.end_if_copy()
             current_step.reset(mark)
 
     def _give_up(self, step: Step) -> None:

@@ -46,7 +46,7 @@ class Reports:
         if name in RESERVED:
             raise InvalidInput("kind", f"{name!r} is Leasehold's own", "choose another name")
         once = None if key is None else _text(key, "key", LONGEST_KEY)
-        encoded = _encoded(data, name)
+        encoded = _encoded(data, f"update {name!r}")
         while not self._attempt.emit(name, encoded, once):
             self._make_room()
 

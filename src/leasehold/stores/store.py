@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import ClassVar, TypeVar
 
+from leasehold.domain.errors import SchemaIncomplete
 from leasehold.domain.job import Grant
 from leasehold.domain.records import Finding
 from leasehold.stores.database.statements import check_version
@@ -189,7 +191,17 @@ class JobStore(
         """Tables, views, indexes and constraints that the migrations make and the database lacks. A migration that
         drops one of them has to be taken into account here."""
         there = named_objects("\n".join(row["definition"] for row in self._rows("list_definitions")))
-        return sorted(named_objects("\n".join(self._migrations.values())) - there)
+        return sorted(named_objects(self._migrations_text()) - there)
+
+    def check_for_worker(self) -> None:
+        """Raises SchemaIncomplete if a table or a view is missing; and DatabaseUnreachable for a file that this process
+        may not write."""
+        if lacking := self._rows("list_missing_tables", names=_tables(self._migrations_text())):
+            raise SchemaIncomplete(self.label, f"missing {', '.join(row['name'] for row in lacking)}")
+
+    @classmethod
+    def _migrations_text(cls) -> str:
+        return "\n".join(cls._migrations.values())
 
     @abstractmethod
     def examine(self) -> list[Finding]:
@@ -215,3 +227,10 @@ class JobStore(
                 return store.upgrade()
         finally:
             store.close()
+
+
+@lru_cache
+def _tables(migrations: str) -> list[str]:
+    """The names of the tables and views that the migrations make."""
+    named = (one.split(" ") for one in named_objects(migrations))
+    return sorted(name for what, name in named if what in ("table", "view"))

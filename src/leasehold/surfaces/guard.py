@@ -14,6 +14,10 @@ from datetime import datetime
 from typing import Any, Literal, Protocol, TypeVar, cast
 from urllib.parse import urlsplit
 
+import anyio
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 from leasehold.app import Leasehold
 from leasehold.domain.checks.texts import EVERY_TENANT
 from leasehold.domain.errors import InvalidInput, JobNotFound, TenantNotFound, UnknownTask
@@ -71,6 +75,68 @@ class Denied(Exception):
         if self.retry_after is not None:
             found["Retry-After"] = str(self.retry_after)
         return found
+
+
+# -- bodies of refused requests ----------------------------------------------------------------------------------------
+# A server closes the connection if it has answered and not read the whole body. A client that is still sending would
+# find the connection broken, and never see the answer.
+
+MOST_DISCARDED = 64 * 1024 * 1024
+"""Bytes."""
+DISCARD_SECONDS = 10.0
+
+
+class RequestBody:
+    """The body of a request over ASGI. What a refusal has left of it is read and discarded."""
+
+    def __init__(self, headers: Mapping[str, str], receive: Receive) -> None:
+        self._receive_message = receive
+        self._complete = headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers
+        self._is_held = headers.get("expect", "").lower() == "100-continue"
+        """The client sends nothing before the server reads."""
+
+    async def receive(self) -> Message:
+        message = await self._receive_message()
+        self._complete = not message.get("more_body", False)
+        self._is_held = False
+        return message
+
+    def discarding(self, send: Send) -> Send:
+        """Wrap `send`: an error is sent at once, but its response ends only when the body was read, up to a limit."""
+        refused = False
+
+        async def send_and_discard(message: Message) -> None:
+            nonlocal refused
+            if message["type"] == "http.response.start":
+                refused = message["status"] >= 400
+            elif refused and not (message.get("more_body") or self._complete or self._is_held):
+                await send({**message, "more_body": True})
+                await self._discard()
+                message = {"type": "http.response.body", "body": b""}
+            await send(message)
+
+        return send_and_discard
+
+    async def _discard(self) -> None:
+        left = MOST_DISCARDED
+        with anyio.move_on_after(DISCARD_SECONDS):
+            while left > 0 and not self._complete:
+                message = await self._receive_message()
+                self._complete = not message.get("more_body", False)
+                left -= len(message.get("body", b""))
+
+
+class DiscardingApp:
+    """An ASGI app around another: discards the bodies of refused requests."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            body = RequestBody(Headers(scope=scope), receive)
+            receive, send = body.receive, body.discarding(send)
+        await self._app(scope, receive, send)
 
 
 # -- Host and Origin ---------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from leasehold.operations import tokens
 from leasehold.surfaces.dashboard.mount import create_dashboard
 from leasehold.surfaces.guard import USUAL_RATE, is_loopback
 from leasehold.surfaces.http.api import create_app
+from leasehold.threads import apart_from_forks
 from leasehold.types import Worker
 
 if TYPE_CHECKING:
@@ -172,7 +173,8 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop, number)
-        yield
+        with apart_from_forks(loop):
+            yield
 
     def _stop(self, number: int) -> None:
         if self._worker is not None:

@@ -15,11 +15,13 @@ from leasehold.worker.hooks import HookDispatcher
 from leasehold.worker.service import Role, Service
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
+from leasehold.worker.watchdog import LoopWatch
 
 logger = logging.getLogger("leasehold.worker")
 
 STUCK_AFTER = 15.0
-"""Seconds without a claim, although there is room for one, or without an answer from the database."""
+"""Seconds without a claim, although there is room for one, without an answer from the database, or without a turn of
+the event loop."""
 
 
 @frozen
@@ -39,6 +41,7 @@ def judge(
     attempts: Attempts,
     settler: Settler,
     hooks: HookDispatcher,
+    loop_watch: LoopWatch,
     settings: WorkerSettings,
     roles: Iterable[Role] = (),
     *,
@@ -48,11 +51,11 @@ def judge(
     problems = []
     now = time.monotonic()
     waited = now - claimer.progress_at
-    if waited > STUCK_AFTER and not claimer.waits_for_room and not finished:
-        if claimer.asked_at is not None:
-            problems.append(f"no claim for {waited:.0f} s: the database has not answered it")
-        elif claimer.trouble is None:
-            problems.append(f"no claim for {waited:.0f} s: a handler may block the event loop")
+    if (blocked := loop_watch.blocked_for(STUCK_AFTER)) is not None:
+        problems.append(blocked)
+    elif waited > STUCK_AFTER and claimer.trouble is None and not claimer.waits_for_room and not finished:
+        unanswered = "" if claimer.asked_at is None else ": the database has not answered it"
+        problems.append(f"no claim for {waited:.0f} s{unanswered}")
     for service in (role for role in roles if isinstance(role, Service)):
         since = service.unanswered_since
         if since is not None and now - since > STUCK_AFTER:

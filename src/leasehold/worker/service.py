@@ -3,6 +3,7 @@ the thread of a hook."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import queue
 import random
@@ -15,7 +16,7 @@ from typing import ParamSpec, Protocol, TypeVar
 
 from leasehold.domain.errors import StoreError
 from leasehold.domain.hooks import HookDelivery
-from leasehold.threads import unanswered
+from leasehold.threads import ForkMark, end_copy, start_threads, unanswered
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -44,6 +45,7 @@ class Service:
         self._slowest = slowest
         """Longest pause, in seconds, between two tries while the database fails."""
         self._nudge = threading.Event()
+        self._fork_mark = ForkMark()
         self._stopping = False
         self._troubles = 0
         self._thread = threading.Thread(target=self._run, name=f"leasehold-{name}", daemon=True)
@@ -77,7 +79,11 @@ class Service:
     def _beat_safely(self) -> float:
         """Wait out database trouble, and log it once; log a bug every time. Neither ends the loop."""
         try:
-            pause = self._one_beat()
+            try:
+                pause = self._one_beat()
+            finally:
+                if self._fork_mark.is_copy:
+                    end_copy()
         except StoreError as error:
             self._troubles += 1
             if self._troubles == 1:
@@ -105,8 +111,8 @@ its claims."""
 
 
 class HandlerThreads:
-    """At most `size` threads, started as needed. They are daemons: a thread that hangs must not keep the process from
-    ending."""
+    """At most `size` threads, the first one at once, others as needed. They are daemons: a thread that hangs must not
+    keep the process from ending."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -114,16 +120,24 @@ class HandlerThreads:
         self._started = 0
         self._busy = 0
         self._lock = threading.Lock()
+        self._fork_mark = ForkMark()
+        if size:
+            self._start()
 
     def submit(self, call: Callable[[], None]) -> None:
         """Run the call in a thread; more than `size` calls wait for a free one."""
         with self._lock:
             self._busy += 1
             if self._busy > self._started and self._started < self._size:
-                self._started += 1
-                name = f"leasehold-handler-{self._started}"
-                threading.Thread(target=self._work, name=name, daemon=True).start()
+                # The machine may have no room for another thread, or the interpreter is ending.
+                with contextlib.suppress(RuntimeError):
+                    self._start()
         self._calls.put(call)
+
+    def _start(self) -> None:
+        name = f"leasehold-handler-{self._started + 1}"
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+        self._started += 1
 
     def close(self) -> None:
         for _ in range(self._started):
@@ -134,6 +148,8 @@ class HandlerThreads:
             try:
                 call()
             finally:
+                if self._fork_mark.is_copy:
+                    end_copy()
                 with self._lock:
                     self._busy -= 1
 
@@ -141,6 +157,7 @@ class HandlerThreads:
 class StoreThreads(ThreadPoolExecutor):
     def __init__(self) -> None:
         super().__init__(STORE_THREADS + 1, thread_name_prefix="leasehold-store")
+        start_threads(super().submit, STORE_THREADS + 1)
         self._places = threading.Semaphore(STORE_THREADS)
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:

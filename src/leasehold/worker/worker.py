@@ -24,7 +24,7 @@ from leasehold.run.executions import Executions
 from leasehold.run.journal import Journal, Waits
 from leasehold.stores.database.wakeups import Hint, Wakeups
 from leasehold.tasks.definition import TaskDefinition
-from leasehold.threads import Threads
+from leasehold.threads import SignalHandler, Threads, apart_from_forks
 from leasehold.worker.attempts import Attempts, Drain, closed_if_it_fails, to_its_end
 from leasehold.worker.claimer import Claimer
 from leasehold.worker.health import Health, HealthWatch, judge, too_many_left_behind
@@ -40,7 +40,7 @@ from leasehold.worker.service import HandlerThreads, Role, Service, StoreThreads
 from leasehold.worker.settings import WorkerSettings
 from leasehold.worker.settler import Settler
 from leasehold.worker.starter import Starter
-from leasehold.worker.watchdog import StallWatch, Watchdog
+from leasehold.worker.watchdog import LoopWatch, StallWatch, Watchdog
 from leasehold.worker.writers import BatchWriter, UpdateWriter
 
 if TYPE_CHECKING:
@@ -119,7 +119,13 @@ class Worker:
     async def __aenter__(self) -> Self:
         async with closed_if_it_fails(self._stack):
             self._finished = asyncio.Event()
-            for prepare in (self._check_results, self._register_retention, self._open_runners):
+            _threads.start()
+            for prepare in (
+                self._store.check_for_worker,
+                self._check_results,
+                self._register_retention,
+                self._open_runners,
+            ):
                 await _threads.call(prepare)
             self._wakeups = await _threads.call(self._listen)
             self._stack.callback(self._wakeups.close)
@@ -127,6 +133,7 @@ class Worker:
             if self._lifespan is not None:
                 resources = await self._stack.enter_async_context(self._lifespan())
             loop = asyncio.get_running_loop()
+            self._stack.enter_context(apart_from_forks(loop))
             self._wire(loop, resources)
             exits = ExitGuard(loop)
             exits.start()
@@ -231,6 +238,7 @@ class Worker:
         self._watchdog = Watchdog(
             self.attempts, self.starter, stalls, settings.stop_grace, self._on_left_behind
         )
+        self._loop_watch = LoopWatch(self._watchdog)
         self._scheduler = Scheduler(
             store, settings.name, self._tasks, self._schedules, starting=not settings.burst
         )
@@ -239,6 +247,7 @@ class Worker:
             self.keeper,
             Reaper(store, settings.sweep, self.meter),
             self._presence,
+            self._loop_watch,
             self.updates,
             self.hook_dispatcher,
             LogFields(),
@@ -295,6 +304,7 @@ class Worker:
             self.attempts,
             self.settler,
             self.hook_dispatcher,
+            self._loop_watch,
             self.settings,
             self._roles,
             finished=self._finished.is_set(),
@@ -411,7 +421,7 @@ def tune_process() -> None:
 # -- SIGTERM in a process that is not the worker's own -----------------------------------------------------------------
 
 
-class _SharedHandler:
+class _SharedHandler(SignalHandler):
     """The handler that all workers of this process share. They may end in any order: the last one restores the handler
     before theirs. With one handler each, a worker would restore that of a worker which is gone."""
 

@@ -202,9 +202,14 @@ class BatchWriter:
         with self._lock:
             self._batching.add(steps)
             if self._service is None:
-                self._service = Service("step batches", self._write_due, slowest=1.0)
-                self._service.start()
-        self._service.nudge()
+                service = Service("step batches", self._write_due, slowest=1.0)
+                with contextlib.suppress(
+                    RuntimeError
+                ):  # the interpreter is ending: the attempt writes its batch
+                    service.start()
+                    self._service = service
+        if self._service is not None:
+            self._service.nudge()
 
     def stop(self) -> None:
         if self._service is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import re
 from collections.abc import Callable, Iterator
 
@@ -36,6 +38,15 @@ def test_without_a_token_every_page_leads_to_the_sign_in_and_tells_nothing(
         assert stranger.get(path, live=1).status_code == 303
     for verb in ACTIONS:
         assert stranger.do(verb, id="x").status_code == 401, verb
+
+
+def test_who_sends_a_form_that_is_refused_reads_why(dashboard: Dashboard):
+    """As most clients do: they send all of it, and only then read the answer."""
+    connection = http.client.HTTPConnection(dashboard.url.removeprefix("http://"), timeout=30)
+    with contextlib.closing(connection):
+        headers = {"Origin": dashboard.url, "Connection": "close"}
+        connection.request("POST", "/sign-in", b"token=" + b"x" * 20_000_000, headers)
+        assert connection.getresponse().status == 413
 
 
 def test_a_page_asked_for_is_the_one_that_signing_in_leads_to(dashboard: Dashboard):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 from collections.abc import Callable, Iterator
 
 import httpx2
@@ -338,6 +339,28 @@ def test_a_body_that_is_too_large_is_not_read(server: Server):
     assert (
         send(server, token, {"Transfer-Encoding": "chunked"}, [piece] * (LARGEST_BODY // 65_536 + 2)) == 413
     )
+
+
+@pytest.mark.parametrize("connected", ["close", "keep-alive"])
+def test_who_sends_a_body_that_is_refused_reads_why(server: Server, connected: str):
+    """As most clients do: they send all of it, and only then read the answer."""
+    host = server.url.removeprefix("http://")
+    for token, status in ((server.token("enqueue"), 413), ("lh_unknown", 401)):
+        connection = http.client.HTTPConnection(host, timeout=PATIENCE)
+        with contextlib.closing(connection):
+            headers = {"Authorization": f"Bearer {token}", "Connection": connected}
+            connection.request("POST", "/v1/jobs", b" " * 20_000_000, headers)
+            answer = connection.getresponse()
+            assert (answer.status, json.loads(answer.read())["status"]) == (status, status)
+            if connected == "keep-alive":
+                connection.request("GET", "/livez")
+                assert connection.getresponse().status == 200
+
+
+def test_a_body_is_not_asked_for_only_to_be_discarded(server: Server):
+    token = server.token("enqueue")
+    expects = {"Content-Length": str(LARGEST_BODY + 1), "Expect": "100-continue"}
+    assert send(server, token, expects, []) == 413
 
 
 def send(server: Server, token: str, headers: dict[str, str], pieces: list[bytes]) -> int:

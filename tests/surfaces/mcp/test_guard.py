@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -157,6 +158,21 @@ def test_a_body_that_is_too_large_is_not_read(server: Server):
         "Content-Type": "application/json",
     }
     assert httpx2.post(f"{server.url}/mcp/", content=body, headers=headers, timeout=30).status_code == 413
+
+
+def test_who_sends_a_body_that_is_refused_reads_why(server: Server):
+    """As most clients do: they send all of it, and only then read the answer."""
+    for token, status in ((server.token("admin"), 413), ("lh_unknown", 401)):
+        headers = {
+            "Authorization": f"Bearer {token}",
+            "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
+            "Connection": "close",
+        }
+        connection = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=30)
+        with contextlib.closing(connection):
+            connection.request("POST", "/mcp/", b" " * 20_000_000, headers)
+            assert connection.getresponse().status == status
 
 
 def test_who_asks_too_often_is_told_when_to_come_back(app: Leasehold, listen: Any):

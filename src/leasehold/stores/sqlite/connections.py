@@ -134,8 +134,11 @@ class Connections:
     def unreachable(self, error: sqlite3.Error, *, also: str = "") -> DatabaseUnreachable:
         """For a lock, the error also names the processes that may hold it."""
         if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
-            holders = processes_that_opened(os.path.realpath(self.path))
-            return DatabaseUnreachable(self.label, str(error), f"{holders}{also}")
+            path = os.path.realpath(self.path)
+            holders = "" if also else lock_of_this_process(path)
+            return DatabaseUnreachable(
+                self.label, str(error), holders or f"{processes_that_opened(path)}{also}"
+            )
         return DatabaseUnreachable(self.label, str(error))
 
     def create(self) -> None:
@@ -454,16 +457,52 @@ LONGEST_COMMAND = 80
 """Characters of a command."""
 
 
+WRITE_LOCK = 120
+"""The byte of the shared-memory file that a writer has locked, in SQLite's format of the write-ahead log."""
+
+
+def lock_of_this_process(path: str) -> str:
+    """Text for an error if this process itself has locked the file; "" if another one has, or may have."""
+    # Without /proc/locks it is only sure if no other process has the file open.
+    if (_writers(f"{path}-shm") or set(_holders(_files_of(path)))) != {os.getpid()}:
+        return ""
+    return (
+        "this process itself has locked it: inside your own transaction enqueue with task.using(tx=connection), or "
+        "commit it first"
+    )
+
+
+def _writers(shared_memory: str) -> set[int]:
+    """The processes that have locked the file for writing, as Linux knows. Nothing is opened: closing a file drops the
+    locks that this process has on it."""
+    try:
+        inode, lines = os.stat(shared_memory).st_ino, Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return set()
+    found = set()
+    for line in lines:
+        # "7: POSIX  ADVISORY  WRITE 18699 fe:00:3114794 120 120"; a process that waits has "->" in second place.
+        match line.split():
+            case [_, "POSIX", _, "WRITE", pid, place, first, last] if place.endswith(f":{inode}"):
+                if int(first) <= WRITE_LOCK <= float(last.replace("EOF", "inf")):
+                    found.add(int(pid))
+    return found
+
+
 def processes_that_opened(path: str) -> str:
     """Text for an error. On Linux it names processes of the same user; elsewhere it says how to find out."""
     if not Path("/proc/self/fd").exists():
         return f"to see which processes have it open: lsof {path}"
-    found = sorted(_holders({path, f"{path}-wal", f"{path}-shm"}))
+    found = sorted(_holders(_files_of(path)))
     if not found:
         return f"no process of this user has it open; as another user: sudo lsof {path}"
     named = ", ".join(_named(pid) for pid in found[:MOST_HOLDERS])
     more = f" and {len(found) - MOST_HOLDERS} more" if len(found) > MOST_HOLDERS else ""
     return f"it is open in process {named}{more}; one of them may hold a transaction open"
+
+
+def _files_of(path: str) -> set[str]:
+    return {path, f"{path}-wal", f"{path}-shm"}
 
 
 def _holders(paths: set[str]) -> Iterator[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sqlite3
 import threading
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from leasehold.domain.checks.times import EARLIEST, LATEST
-from leasehold.domain.errors import DatabaseTooOld, ReadTooSlow, SchemaIncomplete
+from leasehold.domain.errors import DatabaseTooOld, DatabaseUnreachable, ReadTooSlow, SchemaIncomplete
 from leasehold.stores.caller_transaction import BorrowedSession, Execute
 from leasehold.stores.database.database import Clock, Columns, Records, Row, SystemClock, refuse_inside
 from leasehold.stores.database.places import BOOLEANS, TIMES
@@ -230,6 +231,16 @@ class SqliteDatabase:
         """Does not wait: a thread that is using a connection finishes its call and closes it."""
         with self._file.inside():
             self._file.close_all()
+
+    def check_writable(self) -> None:
+        """Raises DatabaseUnreachable if this process may not write the file. SQLite itself begins a transaction on such
+        a file, and refuses the first write in it."""
+        if not os.access(self._file.path, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise DatabaseUnreachable(
+                self.label,
+                "the file is read-only for this user",
+                "let this user write the file and its folder",
+            )
 
     def schema_version(self) -> int:
         """The schema's version; 0 when there is no schema yet."""

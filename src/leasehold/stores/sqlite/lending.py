@@ -74,9 +74,11 @@ class LentConnection(sqlite3.Connection):
 
     # -- the loan ------------------------------------------------------------------------------------------------------
     def lend(self, seconds: float) -> None:
-        self._timer = threading.Timer(seconds, self._end_late)
-        self._timer.daemon = True
-        self._timer.start()
+        timer = threading.Timer(seconds, self._end_late)
+        timer.daemon = True
+        with contextlib.suppress(RuntimeError):  # the interpreter is ending: the loan has no limit
+            timer.start()
+            self._timer = timer
 
     def end_loan(self) -> None:
         """End the loan once its block is over: the timer no longer rolls back. Raises Overdue if the block was late."""

@@ -233,7 +233,13 @@ class SqliteStore(SqliteCallerTransaction):
         return SqliteWakeups(self._sqlite, label) if self._forward_hint is None else LocalWakeups(label)
 
     # -- schema ----------------------------------------------------------------------------------------------------
+    def check_for_worker(self) -> None:
+        self._sqlite.check_writable()
+        super().check_for_worker()
+
     def upgrade(self) -> list[int]:
+        self._sqlite.check_writable()
+
         def work(session: Session) -> list[int]:
             self._sqlite.script(
                 "CREATE TABLE IF NOT EXISTS leasehold_migration"

@@ -48,6 +48,7 @@ TO_CONTROL = (
         "list_workers",
         "inside_transaction",
         "refuse_inside",
+        "check_for_worker",
         "check_results",
         "register_listeners",
         "touch_listeners",

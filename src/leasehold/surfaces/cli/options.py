@@ -180,12 +180,18 @@ def _on_tenant(app: Leasehold, tenant: str | None) -> Leasehold:
 def _check_file(url: str) -> None:
     scheme, _, rest = url.partition("://")
     path = Path(rest.removeprefix("/"))
-    if scheme == "sqlite" and rest and not path.exists():
+    if scheme != "sqlite" or not rest:
+        return
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
         remedy = (
             f"name the store with --url or LEASEHOLD_URL, or the app with {APP_VARIABLE}=module:app; "
             "`leasehold db upgrade` creates a new one"
         )
-        raise DatabaseUnreachable(url, f"there is no file {path}", remedy)
+        raise DatabaseUnreachable(url, f"there is no file {path}", remedy) from None
+    except OSError as error:
+        raise DatabaseUnreachable(url, str(error), "let this user open its folder") from None
 
 
 def _is_part_of(missing: str | None, wanted: str) -> bool:

@@ -21,7 +21,14 @@ from leasehold.surfaces.dashboard import page, pages, render
 from leasehold.surfaces.dashboard.access import HEADERS, SignIn, enter, show, sign_out
 from leasehold.surfaces.dashboard.page_request import read_form, root_of
 from leasehold.surfaces.dashboard.pages.bulk import BulkRuns
-from leasehold.surfaces.guard import USUAL_RATE, AllowedHosts, Callers, Denied, RequestRates
+from leasehold.surfaces.guard import (
+    USUAL_RATE,
+    AllowedHosts,
+    Callers,
+    Denied,
+    DiscardingApp,
+    RequestRates,
+)
 
 LONGEST_READ = 10.0
 _KEPT = "public, max-age=31536000, immutable"
@@ -81,7 +88,10 @@ def create_dashboard(
             *routes,
         ],
         exception_handlers={HTTPException: _lost(sign_in)},
-        middleware=[Middleware(GZipMiddleware, compresslevel=5)],  # it does not compress streams
+        middleware=[
+            Middleware(DiscardingApp),
+            Middleware(GZipMiddleware, compresslevel=5),  # it does not compress streams
+        ],
     )
     made.router.redirect_slashes = False
     made.state.bulk_runs = BulkRuns()

@@ -24,7 +24,7 @@ from fastapi.security import HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, create_model
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.types import Message
+from starlette.types import Message, Receive, Scope, Send
 
 from leasehold.domain.frozen import frozen
 from leasehold.domain.job import Job
@@ -40,6 +40,7 @@ from leasehold.surfaces.guard import (
     Caller,
     Callers,
     Denied,
+    RequestBody,
     RequestRates,
 )
 from leasehold.surfaces.http import responses
@@ -114,13 +115,13 @@ def guarded_by(guard: Guard) -> type[APIRoute]:
             known = _query_of(self.dependant)
 
             async def guarded(request: Request) -> Response:
+                body = _Body(request)
                 try:
                     headers = request.headers
                     guard.allowed_hosts.check(headers.getlist("host"), headers.getlist("origin"))
                     with reads_within(guard.longest_read):
                         await _admit(guard, request, scope)
                         _check_query(request, known, probe=scope is None)
-                        body = _Body(request)
                         if body.too_large:
                             raise _too_large()
                         read = _Request(request.scope, body.receive)
@@ -134,7 +135,7 @@ def guarded_by(guard: Guard) -> type[APIRoute]:
                                 raise _too_deep() from None
                             raise
                 except Exception as error:
-                    return answer_to(error)
+                    return _Refusal(answer_to(error), body)
 
             return guarded
 
@@ -192,11 +193,11 @@ def scope_of(path: str, dependencies: Sequence[DependsParameter]) -> TokenScope 
     raise RuntimeError(f"route {path} does not say who may call it: give it dependencies=needs(…)")
 
 
-class _Body:
+class _Body(RequestBody):
     """A body of limited size. It counts the bytes as they arrive, because Content-Length may be false."""
 
     def __init__(self, request: Request) -> None:
-        self._receive = request.receive
+        super().__init__(request.headers, request.receive)
         self._received = 0
         self._announced = int(_digits(request.headers.get("content-length")))
 
@@ -205,11 +206,22 @@ class _Body:
         return max(self._announced, self._received) > LARGEST_BODY
 
     async def receive(self) -> Message:
-        message = await self._receive()
+        message = await super().receive()
         self._received += len(message.get("body", b""))
         if self.too_large:
             raise _too_large()
         return message
+
+
+class _Refusal(Response):
+    """A response that is followed by the end of the request's body."""
+
+    def __init__(self, answer: Response, body: _Body) -> None:
+        self._answer = answer
+        self._body = body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._answer(scope, receive, self._body.discarding(send))
 
 
 class _Request(Request):

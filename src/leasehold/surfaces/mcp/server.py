@@ -49,6 +49,7 @@ from leasehold.surfaces.guard import (
     Caller,
     Callers,
     Denied,
+    DiscardingApp,
     RequestRates,
 )
 from leasehold.surfaces.mcp import tasks
@@ -244,6 +245,7 @@ class McpApp:
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             max_request_body_size=LARGEST_BODY,
         )
+        self._serving = DiscardingApp(self._serve)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -254,6 +256,9 @@ class McpApp:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"this app serves MCP over HTTP, not over {scope['type']}")
+        await self._serving(scope, receive, send)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             caller = await run_in_threadpool(self._admit, Headers(scope=scope), scope.get("client"))
         except Denied as error:

@@ -20,6 +20,7 @@ from leasehold.domain.signals import StopRequested
 from leasehold.run.attempt import Attempt, run_here
 from leasehold.run.exceptions import ExitGuard, describe
 from leasehold.run.journal import Journal
+from leasehold.threads import SignalHandler, apart_from_forks
 from leasehold.worker.logs import LogCapture, LogFields
 from leasehold.worker.process.job_message import (
     JobMessage,
@@ -60,7 +61,7 @@ def run_job(channel: int, stack: int) -> None:
         definition = load_definition(message.task)
         attempt = ChildAttempt(message, definition, link, interrupt)
         link.on_stop(attempt.stop_from_outside)
-        with _logging(message.task, attempt):
+        with _logging(message.task, attempt), apart_from_forks():
             end_message = attempt.to_its_end()
     except BaseException as error:
         end_message = ending(Failure(describe(error)))
@@ -102,7 +103,7 @@ def _logging(task: TaskMessage, attempt: ChildAttempt) -> Any:
         fields.stop()
 
 
-class Interrupt:
+class Interrupt(SignalHandler):
     """Stops a handler without a context: raises StopRequested in the handler, as Python raises KeyboardInterrupt.
     During a send it waits for the end of the send."""
 
@@ -112,14 +113,14 @@ class Interrupt:
         self._sends = 0
         self._late = False
         # A function, not SIG_IGN: processes that the handler starts would inherit SIG_IGN.
-        signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGTERM, self)
 
     def emit(self) -> None:
         """Interrupt the handler, from any thread. The signal also ends a wait of the main thread in the kernel."""
         self._reported = True
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGTERM)
 
-    def _on_signal(self, *_: object) -> None:
+    def __call__(self, *_: object) -> None:
         # A signal that the worker has not sent does nothing: stopping a service sends it to all its processes, and the
         # worker may let its jobs end.
         if not (self.armed and self._reported):
@@ -153,7 +154,6 @@ class ChildAttempt(Attempt):
     def __init__(self, message: JobMessage, definition: Any, link: Link, interrupt: Interrupt) -> None:
         self._link = link
         self._interrupt = interrupt
-        self._process = os.getpid()
         self._message: dict[str, Any] = {}
         self.remote_writer = RemoteWriter(link)
         threads = HandlerThreads(THREADS)
@@ -180,8 +180,6 @@ class ChildAttempt(Attempt):
             asyncio.run(self._run_on_loop())
         else:
             run_here(self.run(self._ended))
-        if os.getpid() != self._process:
-            os._exit(0)  # a fork made by the handler returned here; only the original reports the result
         return self._message
 
     async def _run_on_loop(self) -> None:
@@ -192,7 +190,8 @@ class ChildAttempt(Attempt):
         self.task = asyncio.create_task(self.run(self._ended))
         if self.must_stop:
             self.task.cancel()
-        await asyncio.wait([self.task])
+        with apart_from_forks(loop):
+            await asyncio.wait([self.task])
         guard.stop()
 
     def stop_from_outside(self) -> None:

@@ -162,3 +162,16 @@ WHERE i.indisvalid
 UNION ALL
 SELECT 'CONSTRAINT ' || k.conname FROM pg_constraint AS k
 WHERE k.connamespace = (SELECT m.relnamespace FROM pg_class AS m WHERE m.oid = 'leasehold.migration'::regclass);
+
+-- name: list_missing_tables
+-- Which of these tables and views the schema lacks.
+SELECT wanted.name
+FROM unnest(:names::text[]) AS wanted (name)
+WHERE NOT EXISTS (
+    SELECT 1
+    FROM pg_class AS c
+    WHERE c.relname = wanted.name
+        AND c.relkind IN ('r', 'v')
+        AND c.relnamespace = (SELECT m.relnamespace FROM pg_class AS m WHERE m.oid = 'leasehold.migration'::regclass)
+)
+ORDER BY wanted.name;

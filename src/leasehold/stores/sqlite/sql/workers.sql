@@ -142,3 +142,10 @@ LIMIT :limit;
 -- name: list_definitions
 -- All tables, views, indexes and constraints, as text that names them.
 SELECT sql AS definition FROM sqlite_master WHERE sql IS NOT NULL;
+
+-- name: list_missing_tables
+-- Which of these tables and views the schema lacks.
+SELECT wanted.value AS name
+FROM json_each(:names) AS wanted
+WHERE wanted.value NOT IN (SELECT there.name FROM sqlite_master AS there WHERE there.type IN ('table', 'view'))
+ORDER BY wanted.value;
