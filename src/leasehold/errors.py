@@ -4,6 +4,7 @@ them and draws the tree."""
 from leasehold.domain.errors import (
     AcquireTimedOut,
     AtCapacity,
+    DatabaseDamaged,
     DatabaseTooOld,
     DatabaseUnfit,
     DatabaseUnreachable,
@@ -50,6 +51,7 @@ from leasehold.domain.errors import (
 __all__ = [
     "AcquireTimedOut",
     "AtCapacity",
+    "DatabaseDamaged",
     "DatabaseTooOld",
     "DatabaseUnfit",
     "DatabaseUnreachable",
