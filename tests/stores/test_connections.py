@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
+import psycopg
 import pytest
 
 from leasehold.domain.errors import DatabaseUnreachable, JobNotFound
@@ -45,6 +46,32 @@ def test_those_who_wait_for_the_pool_get_what_is_given_back(backend: Backend) ->
         thread.join(timeout=60)
     assert len(served) == 100
     assert len(set(served)) == 1
+    database.close()
+
+
+def test_a_call_that_waits_for_a_lock_does_not_take_the_connections_of_others(backend: Backend) -> None:
+    """As many as the pool has places for, and then some more, up to a limit."""
+    database = PostgresDatabase(backend.url, backend.schema, pool_size=2)
+    locked = [threading.Event() for _ in range(3)]
+    lock = f'LOCK TABLE "{backend.schema}".ready'
+
+    def wait_for_it(started: threading.Event) -> None:
+        def work(session: PostgresSession) -> None:
+            started.set()
+            session.connection.execute(lock.encode())
+
+        database.transact(work)
+
+    with psycopg.connect(backend.url) as holder:
+        holder.execute(lock.encode())
+        waiting = [threading.Thread(target=wait_for_it, args=[started]) for started in locked]
+        for thread, started in zip(waiting, locked, strict=True):
+            thread.start()
+            assert started.wait(30)
+        assert database.single(caller)
+    for thread in waiting:
+        thread.join()
+    assert len(database.connections.pool._idle) <= 2, "the ones above its size are closed"
     database.close()
 
 

@@ -277,6 +277,13 @@ def _as_text(value: Any, encoding: str) -> bytes | None:
 
 WAIT_SECONDS = 15.0
 """Seconds to wait for a connection when all are in use."""
+SLOW_AFTER = 1.0
+"""Seconds after which a connection in use no longer counts towards the pool's size: its call may wait for a lock on one
+tenant's tables, and other calls must not wait with it."""
+MOST_SLOW = 8
+"""Most connections that do not count."""
+CHECK_SLOW_EVERY = 0.1
+"""Seconds between two looks for connections that have become slow."""
 CONNECTION_LIFETIME = 3600.0
 """Seconds after which a connection is replaced: the host name may lead to another server by then."""
 IDLE_FOR = 600.0
@@ -291,7 +298,8 @@ class Pool:
     def __init__(self, connect: Callable[[], QuickConnection], size: int) -> None:
         self._connect = connect
         self._size = size
-        self._free = size
+        self._taken: dict[object, float] = {}
+        """When the connections in use were taken."""
         self._changed = threading.Condition(threading.Lock())
         self._idle: list[tuple[QuickConnection, float]] = []
         """The connection used last is taken first, so that connections that are not needed can be closed."""
@@ -300,11 +308,12 @@ class Pool:
 
     @contextmanager
     def connection(self) -> Iterator[QuickConnection]:
-        connection = self._take()
+        place = object()
+        connection = self._take(place)
         try:
             yield connection
         finally:
-            self._give_back(connection)
+            self._give_back(connection, place)
 
     def discard(self) -> None:
         """Replace all connections that are open now: they were opened before the database changed its state."""
@@ -321,18 +330,28 @@ class Pool:
             self._changed.notify_all()
         self._close_idle(self._idle)
 
-    def _take(self) -> QuickConnection:
+    def _take(self, place: object) -> QuickConnection:
         with self._changed:
-            if not self._changed.wait_for(lambda: self._closed or self._free, WAIT_SECONDS):
-                raise PoolError(f"all {self._size} connections were in use for {WAIT_SECONDS:g} s")
+            until = time.monotonic() + WAIT_SECONDS
+            while not self._closed and self._is_full():
+                if (left := until - time.monotonic()) <= 0:
+                    raise PoolError(f"all {self._size} connections were in use for {WAIT_SECONDS:g} s")
+                self._changed.wait(min(left, CHECK_SLOW_EVERY))
             if self._closed:
                 raise PoolError("this store was closed")
-            self._free -= 1
+            self._taken[place] = time.monotonic()
         try:
             return self._alive() or self._connect()
         except BaseException:
-            self._release()
+            self._release(place)
             raise
+
+    def _is_full(self) -> bool:
+        if len(self._taken) < self._size:
+            return False
+        before = time.monotonic() - SLOW_AFTER
+        slow = sum(taken_at <= before for taken_at in self._taken.values())
+        return len(self._taken) - min(slow, MOST_SLOW) >= self._size
 
     def _alive(self) -> QuickConnection | None:
         with suppress(IndexError):
@@ -343,7 +362,7 @@ class Pool:
                 connection.close()
         return None
 
-    def _give_back(self, connection: QuickConnection) -> None:
+    def _give_back(self, connection: QuickConnection, place: object) -> None:
         try:
             if connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
                 with suppress(psycopg.Error):
@@ -351,7 +370,8 @@ class Pool:
             now = time.monotonic()
             oldest = max(self._good_since, now - CONNECTION_LIFETIME)
             usable = connection.pgconn.transaction_status == TransactionStatus.IDLE
-            if usable and connection.opened_at > oldest and not self._closed:
+            spare = len(self._taken) + len(self._idle) > self._size
+            if usable and connection.opened_at > oldest and not self._closed and not spare:
                 self._idle.append((connection, now))
             else:
                 connection.close()
@@ -360,11 +380,11 @@ class Pool:
             elif self._idle[:1] and self._idle[0][1] < now - IDLE_FOR:
                 self._close_idle([self._idle.pop(0)])
         finally:
-            self._release()
+            self._release(place)
 
-    def _release(self) -> None:
+    def _release(self, place: object) -> None:
         with self._changed:
-            self._free += 1
+            del self._taken[place]
             self._changed.notify()
 
     @staticmethod
