@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from leasehold.domain.frozen import frozen
+from leasehold.domain.records import WorkerProblem
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.claimer import Claimer
 from leasehold.worker.service import Service
@@ -19,10 +20,12 @@ STUCK_AFTER = 15.0
 
 @frozen
 class Health:
-    """`ok` only if the claim loop runs and the database accepts writes."""
+    """`ok` only if the claim loop runs and the database accepts writes; other tenants may be in trouble."""
 
     ok: bool
     problems: tuple[str, ...]
+    tenants: tuple[WorkerProblem, ...]
+    """Tenants in trouble. They do not make the worker unhealthy: a restart would cost the others, and mend nothing."""
     running: int
     unsettled: int
     left_behind: int
@@ -30,9 +33,15 @@ class Health:
 
 
 def judge(
-    claimer: Claimer, attempts: Attempts, settler: Settler, settings: WorkerSettings, *, finished: bool
+    claimer: Claimer,
+    attempts: Attempts,
+    settler: Settler,
+    settings: WorkerSettings,
+    tenants: Sequence[WorkerProblem] = (),
+    *,
+    finished: bool,
 ) -> Health:
-    """Judge the worker. `finished`: it need not claim any more."""
+    """Judge the worker. `tenants`: what its store says of its tenants; `finished`: it need not claim any more."""
     problems = []
     waited = time.monotonic() - claimer.progress_at
     if waited > STUCK_AFTER and not claimer.waits_for_room and not finished:
@@ -44,7 +53,8 @@ def judge(
     if too_many_left_behind(attempts, settings):
         problems.append(f"{attempts.left_behind} handlers ignored their stop")
     running = len(attempts.unfinished())
-    return Health(not problems, tuple(problems), running, len(attempts.held) - running, attempts.left_behind)
+    unsettled = len(attempts.held) - running
+    return Health(not problems, tuple(problems), tuple(tenants), running, unsettled, attempts.left_behind)
 
 
 def too_many_left_behind(attempts: Attempts, settings: WorkerSettings) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.hooks import WEBHOOK_TASK
-from leasehold.domain.records import WorkerCard
+from leasehold.domain.records import WorkerCard, WorkerProblem
 from leasehold.domain.schedules import Schedule
 from leasehold.run.exceptions import ExitGuard
 from leasehold.run.executions import Executions
@@ -196,7 +196,7 @@ class Worker:
             self.attempts.settled,
         )
         self._drain = Drain(self.attempts, self.settler, settings.shutdown_grace)
-        handler_writes = HandlerThreads(settings.concurrency)
+        handler_writes = HandlerThreads(settings.concurrency + settings.max_executions)
         self._journal = Journal(
             store, settings.name, handler_writes, BatchWriter(), self.attempts.on_refused, self._waits
         )
@@ -291,7 +291,12 @@ class Worker:
     def health(self) -> Health:
         """Whether the worker is healthy, and what is wrong if not."""
         return judge(
-            self._claimer, self.attempts, self.settler, self.settings, finished=self._finished.is_set()
+            self._claimer,
+            self.attempts,
+            self.settler,
+            self.settings,
+            self._store.problems,
+            finished=self._finished.is_set(),
         )
 
     # -- roles -----------------------------------------------------------------------------------------------------
@@ -353,6 +358,7 @@ class Worker:
                 running=health.running,
                 draining=self._claimer.draining or self._finished.is_set(),
                 version=self._version,
+                problems=(*(WorkerProblem(None, text) for text in health.problems), *health.tenants),
             )
         )
         self.meter.flush()
