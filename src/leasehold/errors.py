@@ -4,6 +4,7 @@ them and draws the tree."""
 from leasehold.domain.errors import (
     AcquireTimedOut,
     AtCapacity,
+    DatabaseDamaged,
     DatabaseTooOld,
     DatabaseUnfit,
     DatabaseUnreachable,
@@ -51,6 +52,7 @@ from leasehold.domain.errors import (
 __all__ = [
     "AcquireTimedOut",
     "AtCapacity",
+    "DatabaseDamaged",
     "DatabaseTooOld",
     "DatabaseUnfit",
     "DatabaseUnreachable",

@@ -56,6 +56,7 @@ from leasehold.domain.records import (
     TaskCard,
     TenantRow,
     WorkerCard,
+    WorkerProblem,
 )
 from leasehold.domain.retention import Keep, PruneCount, PruneReport
 from leasehold.domain.search import SearchPage
@@ -208,4 +209,5 @@ __all__ = [
     "Worker",
     "WorkerCard",
     "WorkerOptions",
+    "WorkerProblem",
 ]

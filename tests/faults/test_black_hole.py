@@ -110,7 +110,7 @@ def test_a_connection_that_was_idle_is_given_up_soon_where_the_call_may_be_repea
 ) -> None:
     """A renewal must not wait for so long that its leases end meanwhile."""
     monkeypatch.setattr(BoundedConnection, "answer_within", 1000.0)
-    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(pools, "IDLE_SECONDS", 0.0)
     monkeypatch.setattr(connections, "FIRST_ANSWER_SECONDS", 0.5)
     let_connections_die(store, proxy)
     assert store.renew({new_job().id: 1}) == []
@@ -122,7 +122,7 @@ def test_a_server_that_is_only_slow_gets_the_usual_time(
     store: PostgresStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(BoundedConnection, "answer_within", 1000.0)
-    monkeypatch.setattr(connections, "IDLE_SECONDS", 0.0)
+    monkeypatch.setattr(pools, "IDLE_SECONDS", 0.0)
     monkeypatch.setattr(connections, "FIRST_ANSWER_SECONDS", 0.3)
 
     def answer_late(session: PostgresSession) -> int:

@@ -12,7 +12,8 @@ from leasehold.domain.job import Grant, Job
 from leasehold.domain.outcome import Breached, Detached, Failure, Stopped, Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.questions import QuestionAsked
-from leasehold.domain.records import Hold, WorkerCard
+from leasehold.domain.records import Hold, WorkerCard, WorkerProblem
+from leasehold.operations.doctor import examine
 from leasehold.operations.explain import explain
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
@@ -368,6 +369,41 @@ def test_an_orphan_whose_site_nobody_serves_says_so(store: JobStore):
     assert causes(store, job) == ["awaiting_adoption", "no_site"]
     store.report_worker(WorkerCard("host:8:dd", ("default",), ("work",), ("docker:a",)))
     assert causes(store, job) == ["awaiting_adoption"]
+
+
+def test_a_job_names_the_problems_of_workers_that_could_take_it_or_run_it(store: JobStore):
+    job, other = put(store), put(store, task="exotic")
+    problems = (WorkerProblem(None, "no claims: locked"), WorkerProblem("beta", "damaged"))
+    store.report_worker(WorkerCard("host:9:cc", ("default",), ("work",), problems=problems))
+    store.report_worker(WorkerCard("host:9:dd", ("default",), ("work",), problems=problems[:1]))
+    hold = only(store, job)
+    assert hold.cause == "worker_trouble"
+    assert hold.detail == "worker host:9:cc and 1 more are in trouble: no claims: locked"
+    assert causes(store, other) == ["no_handler"]
+    claim(store, job)
+    assert causes(store, job) == ["running"], "another worker runs it"
+    store.report_worker(WorkerCard(OWNER, (), (), problems=problems[:1]))
+    assert causes(store, job) == ["running", "worker_trouble"]
+
+
+def test_the_doctor_has_a_line_for_each_tenant_in_trouble(store: JobStore):
+    for worker in ("host:9:cc", "host:9:dd"):
+        problems = (WorkerProblem("beta", f"no answer for {len(worker)} s"), WorkerProblem(None, "no claims"))
+        store.report_worker(WorkerCard(worker, ("default",), ("work",), tenants=("all",), problems=problems))
+    found = {one.check: one for one in examine(store) if one.check in ("tenants", "workers")}
+    assert found["tenants"].detail.startswith(
+        "beta is in trouble; worker host:9:cc: no answer for 9 s (and 1 more"
+    )
+    assert found["workers"].detail.startswith("worker host:9:cc: no claims (and 1 more")
+    assert {one.verdict for one in found.values()} == {"bad"}
+
+
+def test_the_readers_of_a_tenant_see_its_own_problems_alone(store: JobStore):
+    problems = tuple(WorkerProblem(name, "damaged") for name in ("acme", "beta", None))
+    store.report_worker(WorkerCard("host:9:cc", ("default",), ("work",), tenants=("all",), problems=problems))
+    (card,) = store.list_workers(tenant="beta")
+    assert [one.tenant for one in card.problems] == ["beta", None]
+    assert [card.problems for card in store.list_workers()] == [problems]
 
 
 def test_a_job_says_how_many_are_before_it(store: JobStore, clock: ManualClock):

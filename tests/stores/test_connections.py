@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 
+import psycopg
 import pytest
 
 from leasehold.domain.errors import DatabaseUnreachable, JobNotFound, PoolExhausted
-from leasehold.stores.postgres import connections
+from leasehold.stores.postgres import pool as pools
 from leasehold.stores.postgres.connections import MOST_PREPARED
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
 from leasehold.stores.postgres.store import PostgresStore
@@ -74,7 +75,7 @@ def test_a_thread_that_calls_in_a_loop_lets_those_who_wait_have_their_turn(backe
 def test_who_gets_no_connection_in_time_learns_that_they_are_in_use_and_what_helps(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "WAIT_SECONDS", 0.1)
+    monkeypatch.setattr(pools, "WAIT_SECONDS", 0.1)
     database = PostgresDatabase(backend.url, backend.schema, pool_size=1)
     with database.connections.pool.connection():
         with pytest.raises(
@@ -103,6 +104,32 @@ def test_a_store_that_is_closed_refuses_those_who_wait_for_a_connection(backend:
         database.close()
         thread.join(timeout=60)
     assert len(refused) == 1
+
+
+def test_a_call_that_waits_for_a_lock_does_not_take_the_connections_of_others(backend: Backend) -> None:
+    """As many as the pool has places for, and then some more, up to a limit."""
+    database = PostgresDatabase(backend.url, backend.schema, pool_size=2)
+    locked = [threading.Event() for _ in range(3)]
+    lock = f'LOCK TABLE "{backend.schema}".ready'
+
+    def wait_for_it(started: threading.Event) -> None:
+        def work(session: PostgresSession) -> None:
+            started.set()
+            session.connection.execute(lock.encode())
+
+        database.transact(work)
+
+    with psycopg.connect(backend.url) as holder:
+        holder.execute(lock.encode())
+        waiting = [threading.Thread(target=wait_for_it, args=[started]) for started in locked]
+        for thread, started in zip(waiting, locked, strict=True):
+            thread.start()
+            assert started.wait(30)
+        assert database.single(caller)
+    for thread in waiting:
+        thread.join()
+    assert len(database.connections.pool._idle) <= 2, "the ones above its size are closed"
+    database.close()
 
 
 def test_a_closed_database_serves_nobody_and_leaves_no_connection(backend: Backend) -> None:

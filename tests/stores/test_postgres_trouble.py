@@ -16,7 +16,13 @@ import psycopg
 import pytest
 
 from leasehold import Leasehold
-from leasehold.errors import DatabaseUnfit, DatabaseUnreachable, PermissionMissing, SchemaIncomplete
+from leasehold.errors import (
+    DatabaseDamaged,
+    DatabaseUnfit,
+    DatabaseUnreachable,
+    PermissionMissing,
+    SchemaIncomplete,
+)
 from leasehold.stores.database.wakeups import ANYTHING, Hint
 from leasehold.stores.open import open_store
 from leasehold.stores.postgres.connections import QuickConnection
@@ -307,6 +313,21 @@ def test_a_worker_without_rights_says_so_once_and_is_not_well(
     ]
     assert len(reported) == 1
     assert not [record for record in caplog.records if record.exc_info]
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"), [("XX001", DatabaseDamaged), ("XX002", DatabaseDamaged), ("XX000", DatabaseUnreachable)]
+)
+def test_damage_that_the_server_meets_is_an_error_of_the_store(scratch: tuple[str, str], code, kind) -> None:
+    with closing(open_store(scratch[1])) as store:
+        with psycopg.connect(scratch[1], autocommit=True) as connection:
+            connection.execute(
+                "CREATE FUNCTION leasehold.break() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+                f" RAISE EXCEPTION 'invalid page in block 7' USING ERRCODE = '{code}'; END $$;"
+                "CREATE TRIGGER break BEFORE INSERT ON leasehold.job EXECUTE FUNCTION leasehold.break()"
+            )
+        with pytest.raises(kind, match="invalid page in block 7"):
+            store.enqueue([new_job()])
 
 
 def test_a_table_that_is_gone_is_told_as_such(scratch: tuple[str, str]) -> None:

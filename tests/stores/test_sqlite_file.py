@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from leasehold import Leasehold
-from leasehold.errors import DatabaseUnreachable
+from leasehold.errors import DatabaseDamaged, DatabaseUnreachable
 from leasehold.stores.open import open_store
 from leasehold.stores.store import JobStore
 from tests.backends import new_job, put
@@ -92,6 +92,31 @@ def test_a_file_that_is_put_back_is_used_again(store: JobStore, file: Path) -> N
     Path(f"{file}.kept").rename(file)
     assert store.count()["queued"] == 1
     assert put(store).state == "queued"
+
+
+def damage(file: Path) -> None:
+    """Overwrite the file in place, its log too, as a failing disk or a wrong `dd` does."""
+    for part in ("", "-wal", "-shm"):
+        path = Path(f"{file}{part}")
+        if path.exists():
+            with path.open("r+b") as open_file:
+                open_file.write(b"garbage!" * (max(path.stat().st_size, 4096) // 8))
+
+
+@pytest.mark.parametrize("opened", ["before", "after"])
+@pytest.mark.parametrize("use", WRITES, ids=["enqueue", "claim", "read"])
+def test_a_damaged_file_is_an_error_of_the_store_that_names_the_file_and_the_remedy(
+    store: JobStore, file: Path, use, opened: str
+) -> None:
+    def use_it() -> None:
+        if opened == "before":
+            use(store)
+        with closing(open_store(f"sqlite:///{file}")) as fresh:
+            use(fresh)
+
+    damage(file)
+    with pytest.raises(DatabaseDamaged, match=r"jobs\.db is damaged: .*restore it from a backup"):
+        use_it()
 
 
 def test_a_transaction_of_a_handler_is_not_acknowledged_in_a_file_that_is_gone(

@@ -290,6 +290,30 @@ def test_a_command_that_ignores_sigterm_is_killed_after_its_own_grace(app, shell
     assert alive(app) == []
 
 
+def test_the_command_of_a_tenant_that_is_dropped_is_stopped_and_what_it_left_removed(app):
+    @app.command(lease=9)
+    def waits() -> list[str]:
+        return ["sh", "-c", WAITS]
+
+    for name in ("acme", "doomed"):
+        app.tenants.create(name)
+    try:
+        doomed, other = (waits.using(tenant=name).enqueue() for name in ("doomed", "acme"))
+        with working(app, tenants="all"):
+            for job in (doomed, other):
+                wait_for(has_begun(job))
+            both = alive(app)
+            app.tenants.drop("doomed")
+            wait_for(lambda: [path.name[:5] for path in runs_of(app)] == ["acme-"])
+            assert 0 < len(alive(app)) < len(both)
+            other.cancel()
+            wait_for(lambda: other.refresh().state is State.CANCELLED)
+        assert alive(app) == []
+    finally:
+        for row in app.tenants.list():
+            app.tenants.drop(row.name)
+
+
 def test_a_command_that_takes_too_long_is_ended_and_has_timed_out(app, shell):
     job = shell(WAITS, timeout=0.5)
     with working(app):

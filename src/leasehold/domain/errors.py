@@ -33,6 +33,7 @@ LeaseholdError
     ├── AcquireTimedOut              a slot or a rate was not free in time
     └── StoreError                   the database, or the server in front of it, refuses or fails
         ├── DatabaseUnreachable
+        │   └── DatabaseDamaged      its file, or a page of it, is not what a database wrote
         ├── PoolExhausted            all connections of the process were in use for too long
         ├── ReadTooSlow              a read took longer than its caller may wait
         ├── DriverMissing
@@ -518,6 +519,21 @@ class DatabaseUnreachable(StoreError):
         self.cause = cause
         self.remedy = remedy
         super().__init__(f"cannot reach {store}: {cause}; {remedy}")
+
+
+class DatabaseDamaged(DatabaseUnreachable):
+    """The database's file is damaged, or is no database.
+
+    Remedy: Stop the processes that use it, and restore it from a backup."""
+
+    def __init__(
+        self,
+        store: str,
+        cause: str,
+        remedy: str = "stop the processes that use it, and restore it from a backup",
+    ) -> None:
+        super().__init__(store, cause, remedy)
+        self.args = (f"{store} is damaged: {cause}; {remedy}",)
 
 
 class PoolExhausted(StoreError):

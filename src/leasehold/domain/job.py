@@ -215,6 +215,8 @@ class Renewal:
     stop_requested: Flag | None
     extended: bool = True
     """False: another transaction has the row locked. The lease is still held, but this renewal did not extend it."""
+    dropped: bool = False
+    """The job was dropped with its tenant: no other worker will have it."""
 
 
 TOLERANCE = 1.0

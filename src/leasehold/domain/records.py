@@ -208,6 +208,15 @@ class ExecutionRow:
 
 
 @frozen
+class WorkerProblem:
+    """Something that keeps a worker from its work."""
+
+    tenant: str | None
+    """The tenant whose jobs it concerns. None: all jobs that the worker serves."""
+    text: str
+
+
+@frozen
 class WorkerCard:
     """A worker's last report. The times are the store's."""
 
@@ -223,6 +232,8 @@ class WorkerCard:
     version: str = ""
     started_at: datetime | None = None
     seen_at: datetime | None = None
+    problems: tuple[WorkerProblem, ...] = ()
+    """What keeps it from its work, as it reported last."""
 
     def serves(self, tenant: str | None) -> bool:
         """Return whether the worker serves the tenant; None: the app's own store."""
@@ -453,6 +464,7 @@ Cause = Literal[
     "rate_spent",
     "no_worker",
     "no_handler",
+    "worker_trouble",
     "busy",
     "position",
     "nothing",

@@ -37,6 +37,7 @@ def examine(store: JobStore) -> list[Finding]:
         _children(store),
         _leases(store),
         _hooks(store),
+        *_troubles(store),
         *_unserved(store),
     ]
 
@@ -154,6 +155,27 @@ def _unserved(store: JobStore) -> Iterator[Finding]:
                 "warn",
                 f"{waiting} job(s) of task {row.task!r} wait in queue {row.queue!r}; no live worker serves both",
                 f"start one: leasehold worker MODULE:APP --queues {row.queue}",
+            )
+
+
+def _troubles(store: JobStore) -> Iterator[Finding]:
+    """A line for each tenant in trouble, and for each problem of a worker itself."""
+    reported: dict[tuple[str | None, str], list[str]] = {}
+    for card in store.list_workers():
+        for problem in card.problems:
+            # Each worker counts the seconds that it has waited: one line for a tenant, with the first text.
+            text = problem.text if problem.tenant is None else ""
+            reported.setdefault((problem.tenant, text), []).append(f"worker {card.name}: {problem.text}")
+    for (tenant, _), lines in reported.items():
+        more = f" (and {len(lines) - 1} more workers)" if len(lines) > 1 else ""
+        if tenant is None:
+            yield Finding("workers", "bad", lines[0] + more, "see the worker's log")
+        else:
+            yield Finding(
+                "tenants",
+                "bad",
+                f"{tenant} is in trouble; {lines[0]}{more}",
+                f"its jobs wait, others do not; see leasehold doctor --tenant {tenant}",
             )
 
 

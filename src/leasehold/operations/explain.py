@@ -36,7 +36,7 @@ def explain(store: JobStore, job_id: str) -> list[Hold]:
         case State.WAITING:
             return [_waiting(store, job, now), *_group(store, job)]
         case State.RUNNING:
-            return _running(store, job, now)
+            return [*_running(store, job, now), *_troubles(store, job, store.list_workers())]
         case _:
             # Causes that would make a resume fail come first: the list is in the order of what to do.
             delays = _not_due(store, job, now) if job.state is State.PAUSED else []
@@ -46,6 +46,7 @@ def explain(store: JobStore, job_id: str) -> list[Hold]:
     holds += limit_holds(store.limits_of(job.gate), now)
     cards = store.list_workers()
     holds += _workers(job, cards)
+    holds += _troubles(store, job, cards)
     return holds or [_turn(store, job, cards)]
 
 
@@ -276,6 +277,28 @@ def _workers(job: Job, cards: list[WorkerCard]) -> list[Hold]:
             )
         ]
     return []
+
+
+def _troubles(store: JobStore, job: Job, cards: list[WorkerCard]) -> list[Hold]:
+    """What keeps workers from this job, as they reported: their own problems, and those with the job's tenant."""
+    remedy = "see leasehold workers, and leasehold doctor"
+    troubles: dict[str, list[str]] = {}
+    for card in cards:
+        takes = job.worker == card.name or (
+            job.worker is None and not card.draining and job.queue in card.queues and job.task in card.tasks
+        )
+        for problem in card.problems:
+            if takes if problem.tenant is None else problem.tenant == store.tenant:
+                troubles.setdefault(problem.text, []).append(card.name)
+    return [
+        Hold("worker_trouble", f"{_some(names, 'worker')} in trouble: {text}", remedy)
+        for text, names in troubles.items()
+    ]
+
+
+def _some(names: list[str], what: str) -> str:
+    more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+    return f"{what} {names[0]}{more} {'are' if more else 'is'}"
 
 
 def _turn(store: JobStore, job: Job, cards: list[WorkerCard]) -> Hold:

@@ -35,7 +35,7 @@ from leasehold.run.state import StreamWriter, current_run
 from leasehold.tasks.definition import TaskDefinition
 
 StopCause = Literal[
-    "requested", "drain", "timeout", "deadline", "lost", "late", "unrenewed", "stalled", "exited"
+    "requested", "drain", "timeout", "deadline", "lost", "late", "unrenewed", "stalled", "exited", "dropped"
 ]
 
 NOTHING = Success()

@@ -136,8 +136,14 @@ def _has_arrived(attempt: HandlerState, journal: Journal) -> bool:
     """Read the row, because the reply to the commit was lost. If the commit arrives after this read, any later ending
     is refused, because the lease is gone; the settler then reads once more, because the attempt is in doubt."""
     leases = {attempt.grant.id: attempt.grant.token}
-    verdicts = attempt.patiently(lambda: journal.store.read_settlements(leases, journal.worker))
-    return verdicts[attempt.grant.id] == "done"
+
+    def read() -> str:
+        verdict = journal.store.read_settlements(leases, journal.worker)[attempt.grant.id]
+        if verdict == "unknown":
+            raise DatabaseUnreachable(journal.store.label, "the job's tenant does not answer")
+        return verdict
+
+    return attempt.patiently(read) == "done"
 
 
 @asynccontextmanager

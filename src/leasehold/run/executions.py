@@ -35,6 +35,10 @@ class Watched(Protocol):
     is_over: bool
     ending_not_stored: bool
 
+    @property
+    def cause(self) -> str | None:
+        """Why the attempt was stopped."""
+
     def read_output(self) -> None:
         """Pass on the execution's new output. Runs in a thread."""
 
@@ -64,8 +68,10 @@ class Executions:
             self._watched.pop(attempt, None)
 
     def remove_when_settled(self, attempt: Watched) -> None:
-        """Delete what the execution has left, if it is over and the attempt's ending is stored."""
-        if not attempt.is_over or attempt.ending_not_stored or not attempt.execution:
+        """Delete what the execution has left, if it is over and the attempt's ending is stored, or can never be."""
+        # A lost lease has another holder, who needs what is left. A dropped tenant's job has none.
+        needed = attempt.ending_not_stored and attempt.cause != "dropped"
+        if not attempt.is_over or needed or not attempt.execution:
             return
         task = asyncio.ensure_future(self._remove(attempt))
         self._removing.add(task)

@@ -1,8 +1,8 @@
 """The attempt of a command or a container: places, starts or adopts, watches, stops and collects an execution.
 
-The execution outlives the worker. So only a stop request or its time limit ends it; a drain or a lost lease leaves it
-alone. And no ending is settled before the execution has ended or can never start: the next attempt must not run beside
-it.
+The execution outlives the worker. So only a stop request, its time limit or the end of its tenant ends it; a drain or
+a lost lease leaves it alone. And no ending is settled before the execution has ended or can never start: the next
+attempt must not run beside it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from leasehold.domain.errors import InvalidInput, LeaseholdError
+from leasehold.domain.errors import InvalidInput, LeaseholdError, TenantNotFound
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import Crashed, Detached, Failure, Outcome, Stopped, Success
 from leasehold.domain.signals import StopRequested
@@ -331,9 +331,13 @@ class ExternalAttempt(Attempt):
     async def _call_store(self, call: Callable[[Any], T], otherwise: T) -> T:
         """Call the store; False from a write: the lease is lost. `otherwise` is returned if the database is away when
         the execution has to be stopped. The stop comes first: nothing may be settled while the execution lives."""
-        store = self.needed_journal().store
+        journal = self.needed_journal()
         try:
-            return await self.executions.call(lambda: self.patiently(lambda: call(store)))
+            # Not in a thread of the runners: those of other tenants' executions must not wait for this tenant.
+            return await journal.call(lambda: self.patiently(lambda: call(journal.store)))
+        except TenantNotFound:
+            self.stop("dropped")  # no worker will ever watch its execution
+            return otherwise
         except StopRequested:
             if not self._site_recorded or self.cause in LEAVING:
                 raise

@@ -50,6 +50,9 @@ class Settled:
     """Follow-ups were made, jobs that others wait for have ended, or slots are free again: there may be new work."""
     decided: Mapping[str, Job] = field(default_factory=dict, compare=False)
     """Jobs whose end was not a plain success, as they are now."""
+    unanswered: list[str] = field(default_factory=list)
+    """Their tenant is in trouble: these endings may be stored or not. Only a store of many tenants says so; one store
+    raises."""
 
 
 @frozen

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 
 from leasehold.domain.errors import SchemaIncomplete
 from leasehold.domain.job import Grant
-from leasehold.domain.records import Finding
+from leasehold.domain.records import Finding, WorkerProblem
 from leasehold.stores.database.statements import check_version
 from leasehold.stores.database.wakeups import Hint, Notify, Wakeups, ignore, notify_here
 from leasehold.stores.results import Order
@@ -80,6 +80,12 @@ class JobStore(
     """The verbs of `stores/verbs` are the same on every database. The abstract methods are what each database writes
     itself."""
 
+    tenant: str | None = None
+    """The tenant whose store this is."""
+    claims_in_doubt = False
+    """Whether a claim may have granted jobs although it did not raise: a tenant has not answered in time."""
+    problems: Sequence[WorkerProblem] = ()
+    """The troubles of the stores behind this one, for the worker's report."""
     _migrations: ClassVar[dict[int, str]]
     _forward_hint: Notify | None = None
     """Gets a tenant's hints instead: the tenant's workers listen to the store that keeps the list of tenants."""

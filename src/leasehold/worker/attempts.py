@@ -69,6 +69,14 @@ class Attempts:
             attempt.cause = None
             self.stop(attempt, "lost")
 
+    def on_dropped(self, attempt: Attempt) -> None:
+        """Stop the attempt, and its execution too, because its tenant was dropped. The keeper calls this in its
+        thread."""
+        if attempt.cause != "dropped" and not attempt.ended_at:
+            log_job(logging.WARNING, attempt.grant, "its tenant was dropped; stopping it")
+            attempt.cause = None
+            self.stop(attempt, "dropped")
+
     def on_refused(self, job_id: str, token: int) -> None:
         """Stop the attempt, because a write of its handler was refused. Callable from any thread."""
         attempt = self.held.get(job_id)
@@ -86,6 +94,8 @@ class Attempts:
         for attempt in fenced:
             attempt.ending_not_stored = True
             self._let_go(attempt)
+            if attempt.cause == "dropped":
+                continue
             log_job(
                 logging.WARNING,
                 attempt.grant,

@@ -350,12 +350,13 @@ class Claimer:
         return grants
 
     def _claim_not_external(self, loop_room: int, thread_room: int) -> list[Grant]:
-        if self._was_empty and not self.in_trouble and loop_room and thread_room:
+        in_doubt = self.in_trouble or self._store.claims_in_doubt
+        if self._was_empty and not in_doubt and loop_room and thread_room:
             # Idle: one claim for both kinds of places, with room for whatever it finds.
             grants = self._claim_from_queues(self._task_names, min(loop_room, thread_room), self._loop_turns)
             self._was_empty = not grants
             return grants
-        grants = self._recover_lost_grants() if self.in_trouble else []
+        grants = self._recover_lost_grants() if in_doubt else []
         passed_over = self._absent_on_loop.noted or self._absent_in_threads.noted
         left = max(0, loop_room - len(grants))
         on_loop = self._claim_tasks(self._async_tasks, left, self._absent_on_loop, self._loop_turns)
@@ -395,7 +396,8 @@ class Claimer:
         return grants
 
     def _recover_lost_grants(self) -> list[Grant]:
-        """Return the grants that this worker got while the database was in trouble and whose replies were lost."""
+        """Return the grants that this worker got while a database was in trouble: the replies were lost, or came too
+        late."""
         held = self._store.find_leases_of(self._settings.name)
         lost = {grant.id: grant for grant in held if grant.id not in self._attempts.held}
         # Jobs past their deadline must not run: only an execution elsewhere has to be taken over, and stopped.

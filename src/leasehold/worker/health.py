@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from leasehold.domain.frozen import frozen
+from leasehold.domain.records import WorkerProblem
 from leasehold.worker.attempts import Attempts
 from leasehold.worker.claimer import Claimer
 from leasehold.worker.hooks import HookDispatcher
@@ -26,10 +27,13 @@ the event loop."""
 
 @frozen
 class Health:
-    """`ok` only if the claim loop runs and the database accepts writes. A stuck hook is only a problem."""
+    """`ok` only if the claim loop runs and the database accepts writes. A stuck hook, or one tenant's trouble, is a
+    problem and no more."""
 
     ok: bool
     problems: tuple[str, ...]
+    tenants: tuple[WorkerProblem, ...]
+    """Tenants in trouble. They do not make the worker unhealthy: a restart would cost the others, and mend nothing."""
     running: int
     unsettled: int
     left_behind: int
@@ -44,10 +48,12 @@ def judge(
     loop_watch: LoopWatch,
     settings: WorkerSettings,
     roles: Iterable[Role] = (),
+    tenants: Sequence[WorkerProblem] = (),
     *,
     finished: bool,
 ) -> Health:
-    """Judge the worker, without the database. `finished`: it need not claim any more."""
+    """Judge the worker, without the database. `tenants`: what its store says of its tenants; `finished`: it need not
+    claim any more."""
     problems = []
     now = time.monotonic()
     waited = now - claimer.progress_at
@@ -69,7 +75,8 @@ def judge(
     ok = not problems
     problems += hooks.problems
     running = len(attempts.unfinished())
-    return Health(ok, tuple(problems), running, len(attempts.held) - running, attempts.left_behind)
+    unsettled = len(attempts.held) - running
+    return Health(ok, tuple(problems), tuple(tenants), running, unsettled, attempts.left_behind)
 
 
 def too_many_left_behind(attempts: Attempts, settings: WorkerSettings) -> bool:

@@ -114,7 +114,9 @@ class LeaseKeeper(Service):
             # Renewed or not, set the next time: a lost lease must not make the keeper spin.
             attempt.renew_at = sent_at + attempt.renew_every
             renewal = renewals.get(attempt.grant.id)
-            if renewal is not None:
+            if renewal is not None and renewal.dropped:
+                self._attempts.on_dropped(attempt)
+            elif renewal is not None:
                 self._renewed(attempt, renewal, sent_at)
             elif (
                 not attempt.ended_at

@@ -79,7 +79,8 @@ class Meter:
                 self._tally.add(lost.tenant, lost.queue, lost.task, outcome, Times(1))
 
     def flush(self) -> None:
-        """Store the counts. Counts that could not be written are kept for the next call, and the error is raised."""
+        """Store the counts. Counts that could not be written are kept for the next call, and the error is raised. A
+        tenant's trouble is reported elsewhere, and does not count as trouble of the worker."""
         with self._lock:
             tally, self._tally = self._tally, Tally()
         trouble: StoreError | None = None
@@ -87,7 +88,7 @@ class Meter:
             try:
                 self._store.add_rollups(rollups, tenant=tenant)
             except StoreError as error:
-                trouble = error
+                trouble = error if tenant is None else trouble
                 with self._lock:
                     self._tally.put_back(tenant, rollups)
         if trouble is not None:

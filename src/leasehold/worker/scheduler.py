@@ -25,6 +25,10 @@ READ_EVERY, READ_SELDOM = 5.0, 10.0
 """Most seconds between two reads, so that changes at run time are noticed; the longer one if there is no schedule."""
 
 
+TENANT_AGAIN = 1.0
+"""Seconds until the schedules of a tenant in trouble are looked at again."""
+
+
 class Scheduler(Service):
     def __init__(
         self,
@@ -83,7 +87,9 @@ class Scheduler(Service):
             try:
                 next_at = self._fire(row)
             except StoreError:
-                raise  # the database is away: no schedule can be handled
+                if row.tenant is None:
+                    raise  # the database is away: no schedule can be handled
+                next_at = row.now + timedelta(seconds=TENANT_AGAIN)
             except Exception:
                 # Its task may have changed, or its arguments no longer fit: other schedules must not suffer.
                 logger.exception("schedule %s: its tick failed; trying again at the next one", row.name)

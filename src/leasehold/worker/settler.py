@@ -51,7 +51,7 @@ class Written(NamedTuple):
     fenced: list[Attempt]
     """Attempts whose lease was lost."""
     locked: list[Entry]
-    """Endings to try again."""
+    """Endings to try again: their rows are locked, or their tenant did not answer."""
 
 
 class Effects(NamedTuple):
@@ -157,7 +157,8 @@ class Settler:
                 if self._locked and time.monotonic() >= warn_at:
                     warn_at = float("inf")
                     logger.warning(
-                        "%d result(s) are kept: an open transaction has locked their rows", len(self._locked)
+                        "%d result(s) are kept: their rows are locked, or their tenant is in trouble",
+                        len(self._locked),
                     )
             self._some_locked.clear()
             if not self._busy:
@@ -209,11 +210,18 @@ class Settler:
         endings, effects = self._endings_of(batch, doubtful)
         settled = self.store.settle(endings, wait=False)
         locked: list[Entry] = []
-        if settled.locked:
-            ids = set(settled.locked)
+        if settled.locked or settled.unanswered:
+            ids = {*settled.locked, *settled.unanswered}
             batch, locked = _split(batch, lambda attempt: attempt.grant.id in ids)
+            self._doubt(locked, set(settled.unanswered))
         attempts = [attempt for attempt, _ in batch]
-        fenced = self._fenced(attempts, set(settled.fenced), doubtful) if settled.fenced else []
+        fenced: list[Attempt] = []
+        if settled.fenced:
+            fenced, unknown = self._fenced(attempts, set(settled.fenced), doubtful)
+            if unknown:
+                batch, again = _split(batch, unknown.__contains__)
+                locked += again
+                attempts = [attempt for attempt, _ in batch]
         log_ends(batch, settled.decided, fenced)
         self.meter.count(batch, settled.decided, fenced)
         self._notify(settled, effects)
@@ -230,7 +238,7 @@ class Settler:
     def _endings_of(self, batch: list[Entry], doubtful: bool) -> tuple[list[Ending], Effects]:
         """Return the endings to send, without those that an earlier try has stored. One loop does it all: it runs for
         every job."""
-        stored = self._arrived([attempt for attempt, _ in batch]) if doubtful else set()
+        stored = self._arrived([attempt for attempt, _ in batch])[0] if doubtful else set()
         endings, frees, grouped, listened = [], False, False, False
         tasks = self.hooks.notified_tasks
         for attempt, outcome in batch:
@@ -257,20 +265,29 @@ class Settler:
         elif settled.decided:
             self.hooks.hint()
 
-    def _fenced(self, attempts: Sequence[Attempt], refused: set[str], doubtful: bool) -> list[Attempt]:
+    def _fenced(
+        self, attempts: Sequence[Attempt], refused: set[str], doubtful: bool
+    ) -> tuple[list[Attempt], set[Attempt]]:
         """Return the refused attempts, except those whose ending is stored after all: an earlier try, or a
-        `ctx.complete` whose reply was lost, may have been on its way at the last read."""
+        `ctx.complete` whose reply was lost, may have been on its way at the last read. The second set holds those of
+        which it could not be read."""
         fenced = [attempt for attempt in attempts if attempt.grant.id in refused]
-        landed = self._arrived([attempt for attempt in fenced if doubtful or attempt.in_doubt])
-        return [attempt for attempt in fenced if attempt not in landed]
+        landed, unknown = self._arrived([attempt for attempt in fenced if doubtful or attempt.in_doubt])
+        return [attempt for attempt in fenced if attempt not in landed | unknown], unknown
 
-    def _arrived(self, attempts: Sequence[Attempt]) -> set[Attempt]:
-        """Attempts whose ending the database has."""
+    def _arrived(self, attempts: Sequence[Attempt]) -> tuple[set[Attempt], set[Attempt]]:
+        """Attempts whose ending the database has, and those whose tenant does not answer."""
         if not attempts:
-            return set()
+            return set(), set()
         leases = {attempt.grant.id: attempt.grant.token for attempt in attempts}
         verdicts = self.store.read_settlements(leases, self.worker)
-        return {attempt for attempt in attempts if verdicts[attempt.grant.id] == "done"}
+        done = {attempt for attempt in attempts if verdicts[attempt.grant.id] == "done"}
+        return done, {attempt for attempt in attempts if verdicts[attempt.grant.id] == "unknown"}
+
+    @staticmethod
+    def _doubt(entries: Sequence[Entry], unanswered: set[str]) -> None:
+        for attempt, _ in entries:
+            attempt.in_doubt |= attempt.grant.id in unanswered
 
 
 def _split(batch: list[Entry], is_locked: Callable[[Attempt], bool]) -> tuple[list[Entry], list[Entry]]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from leasehold.domain.errors import InvalidInput
 from leasehold.domain.hooks import WEBHOOK_TASK
-from leasehold.domain.records import WorkerCard
+from leasehold.domain.records import WorkerCard, WorkerProblem
 from leasehold.domain.schedules import Schedule
 from leasehold.run.exceptions import ExitGuard
 from leasehold.run.executions import Executions
@@ -203,7 +203,7 @@ class Worker:
             self.attempts.settled,
         )
         self._drain = Drain(self.attempts, self.settler, settings.shutdown_grace)
-        handler_writes = HandlerThreads(settings.concurrency)
+        handler_writes = HandlerThreads(settings.concurrency + settings.max_executions)
         self._journal = Journal(
             store, settings.name, handler_writes, BatchWriter(), self.attempts.on_refused, self._waits
         )
@@ -307,6 +307,7 @@ class Worker:
             self._loop_watch,
             self.settings,
             self._roles,
+            self._store.problems,
             finished=self._finished.is_set(),
         )
 
@@ -367,6 +368,7 @@ class Worker:
                 running=max(0, health.running - self.starter.webhooks),  # deliveries take no places of jobs
                 draining=self._claimer.draining or self._finished.is_set(),
                 version=self._version,
+                problems=(*(WorkerProblem(None, text) for text in health.problems), *health.tenants),
             )
         )
         self.meter.flush()

@@ -19,6 +19,7 @@ from leasehold.domain.stream import LOG, PROGRESS, STALLED, RunNotes
 from leasehold.run.journal import Batching
 from leasehold.run.state import NOTES_AT_ONCE, Emitter, RunStream
 from leasehold.run.steps import NEVER
+from leasehold.stores.database.read_timeout import serving_many
 from leasehold.worker.service import Service
 
 if TYPE_CHECKING:
@@ -218,9 +219,16 @@ class BatchWriter:
     def _write_due(self) -> float:
         with self._lock:
             batching = list(self._batching)
-        for steps in batching:
-            if steps.due_at <= time.monotonic():
-                steps.flush_late()
+        trouble: StoreError | None = None
+        with serving_many():
+            for steps in batching:
+                if steps.due_at <= time.monotonic():
+                    try:
+                        steps.flush_late()
+                    except StoreError as error:  # one tenant's must not keep the others' from being written
+                        trouble = error
+        if trouble is not None:
+            raise trouble
         with self._lock:
             # Due times are set before `expect` is called, so nothing needed is dropped here.
             self._batching = {steps for steps in self._batching if steps.due_at != NEVER}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import signal
+from dataclasses import replace
 
 from leasehold.domain.questions import QuestionAsked
-from leasehold.domain.records import WorkerCard
+from leasehold.domain.records import WorkerCard, WorkerProblem
 from tests.contract.lives import end
 from tests.surfaces.cli.conftest import stop
 from tests.surfaces.cli.test_jobs import fail
@@ -53,6 +54,19 @@ def test_jobs_workers_halted_lanes_and_questions_are_counted(app, here):
     text = here("status").out
     for part in ("3 queued", "2 live, 2 of 40 places taken, 1 draining", "t1", "deploy"):
         assert part in text
+
+
+def test_workers_in_trouble_say_with_what(app, here):
+    problems = (WorkerProblem("beta", "damaged"), WorkerProblem(None, "no claims"))
+    app.__internals__.store.report_worker(
+        replace(a_worker("w", draining=True), tenants=("all",), problems=problems)
+    )
+    assert "tenant beta: damaged" in " ".join(here("workers").out.split())
+    (worker,) = here("workers", "--json").json
+    assert worker["problems"] == [
+        {"tenant": "beta", "text": "damaged"},
+        {"tenant": None, "text": "no claims"},
+    ]
 
 
 def test_a_lane_that_runs_is_not_halted(app, here):

@@ -8,7 +8,7 @@ from dataclasses import replace
 from leasehold import Leasehold
 from leasehold.domain.outcome import Detached
 from leasehold.domain.policy import Policy
-from leasehold.domain.records import WorkerCard
+from leasehold.domain.records import WorkerCard, WorkerProblem
 from leasehold.surfaces.dashboard.pages.workers import look_of
 from tests.contract.lives import end, run, run_external
 from tests.surfaces.dashboard.conftest import Dashboard, Viewer
@@ -33,6 +33,19 @@ def test_it_tells_who_works_and_who_is_about_to_leave(app: Leasehold, viewer: Vi
     assert "1.2" in text
     assert "working</span>" in text
     assert "draining</span>" in text
+
+
+def test_a_worker_in_trouble_says_with_what(app: Leasehold, viewer: Viewer):
+    problems = (WorkerProblem("beta", f"locked {HOSTILE}"), WorkerProblem(None, "no claims"))
+    app.__internals__.store.report_worker(
+        WorkerCard("host:1", ("default",), ("add",), tenants=("all",), problems=problems)
+    )
+    text = viewer.page("/workers")
+    assert "in trouble</span>" in text
+    assert "tenant <bdi>beta</bdi>" in text
+    assert html.escape("locked <script>") in text
+    assert "<script>alert" not in text
+    assert "no claims" in text
 
 
 def test_a_worker_that_was_not_seen_for_long_is_marked(app: Leasehold):

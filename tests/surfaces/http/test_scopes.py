@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from leasehold import Leasehold
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.questions import QuestionAsked
-from leasehold.domain.records import WorkerCard
+from leasehold.domain.records import WorkerCard, WorkerProblem
 from leasehold.http import create_app
 from leasehold.operations import audit
 from leasehold.stores.results import Ending
@@ -159,6 +159,15 @@ def test_workers_are_listed(app: Leasehold, admin: httpx2.Client):
     app.__internals__.store.report_worker(WorkerCard("w1", ("default",), ("add",), concurrency=3))
     (worker,) = admin.get("/v1/workers").json()
     assert (worker["name"], worker["queues"], worker["concurrency"]) == ("w1", ["default"], 3)
+
+
+def test_a_workers_problems_are_listed_with_it(app: Leasehold, admin: httpx2.Client):
+    problem = WorkerProblem("beta", "its database is damaged")
+    app.__internals__.store.report_worker(
+        WorkerCard("w1", ("default",), ("add",), tenants=("all",), problems=(problem,))
+    )
+    (worker,) = admin.get("/v1/workers").json()
+    assert worker["problems"] == [{"tenant": "beta", "text": "its database is damaged"}]
 
 
 def test_it_is_ready_only_while_the_database_can_be_used(app: Leasehold, backend: Backend, server: Server):

@@ -1,4 +1,4 @@
-"""A time limit for reads whose caller waits and may have left."""
+"""What a caller can wait for: a time limit for reads whose caller may have left, and threads that serve many."""
 
 from __future__ import annotations
 
@@ -23,3 +23,20 @@ def reads_within(seconds: float | None) -> Iterator[None]:
 def longest_read() -> float | None:
     """The limit of `reads_within` in this context, in seconds."""
     return _longest.get()
+
+
+_many: ContextVar[bool] = ContextVar("leasehold_serves_many", default=False)
+
+
+@contextmanager
+def serving_many() -> Iterator[None]:
+    """Calls in this context, on the jobs of several tenants in turn, do not wait for a tenant that does not answer."""
+    token = _many.set(True)
+    try:
+        yield
+    finally:
+        _many.reset(token)
+
+
+def serves_many() -> bool:
+    return _many.get()

@@ -1,4 +1,4 @@
-"""The connections of a process to one PostgreSQL database: their URL, settings, values, statements and pool.
+"""The connections of a process to one PostgreSQL database: their URL, settings, values and statements.
 
 Several schemas may share the connections: every statement names its schema, and a session has none.
 """
@@ -12,8 +12,7 @@ import select
 import threading
 import time
 import weakref
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
@@ -25,7 +24,7 @@ from psycopg.abc import RV, AdaptContext, Buffer, PQGen
 from psycopg.adapt import Loader
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.errors import DuplicatePreparedStatement, InvalidSqlStatementName, error_from_result
-from psycopg.pq import ExecStatus, Format, TransactionStatus
+from psycopg.pq import ExecStatus, Format
 from psycopg.pq.abc import PGresult
 from psycopg.types.string import TextLoader
 
@@ -35,8 +34,8 @@ from leasehold.domain.errors import (
     DatabaseUnfit,
     DatabaseUnreachable,
     InvalidInput,
-    PoolExhausted,
 )
+from leasehold.stores.postgres.pool import Pool
 from leasehold.threads import after_fork, unanswered
 
 # -- what a session must be set to -------------------------------------------------------------------------------------
@@ -172,8 +171,6 @@ ANSWER_SECONDS = STATEMENT_SECONDS + 5.0
 FIRST_ANSWER_SECONDS = 5.0
 """Seconds to wait for the first answer over a connection that was idle, if the call may be repeated. A dead connection
 is given up before it costs a lease; a server that is only slow gets the usual time at the second try."""
-IDLE_SECONDS = 1.0
-"""Seconds without use after which a connection must prove that it is alive."""
 
 _NETWORK = {
     "connect_timeout": 10,
@@ -365,145 +362,6 @@ def _as_text(value: Any, encoding: str) -> bytes | None:
         raise psycopg.DataError("PostgreSQL text fields cannot contain NUL (0x00) bytes")
     text: bytes = value.encode(encoding)
     return text
-
-
-# -- the pool ----------------------------------------------------------------------------------------------------------
-# A call that finds no idle connection opens one itself. So it gets the error at once, and the next call uses a database
-# that is back: no call waits for a background thread that tries less and less often. The pool notices a session that
-# the server has ended before its use, without a round trip.
-
-WAIT_SECONDS = 15.0
-"""Seconds to wait for a connection when all are in use."""
-CONNECTION_LIFETIME = 3600.0
-"""Seconds after which a connection is replaced: the host name may lead to another server by then."""
-IDLE_FOR = 600.0
-"""Seconds after which an unused connection is closed."""
-
-
-class PoolClosed(Exception):
-    """The store was closed."""
-
-
-class Pool:
-    """At most `size` connections. Callers that wait get a place in the order in which they came, and a place that is
-    given back goes to the first of them: a thread that calls in a loop must not take it again each time."""
-
-    def __init__(self, connect: Callable[[], QuickConnection], size: int, label: str) -> None:
-        self._connect = connect
-        self._size = size
-        self._label = label
-        self._free = size
-        self._lock = threading.Lock()
-        self._queue: deque[threading.Lock] = deque()
-        """A lock for each waiting caller, held until the caller has a place or the pool is closed."""
-        self._idle: list[tuple[QuickConnection, float]] = []
-        """The connection used last is taken first, so that connections that are not needed can be closed."""
-        self._good_since = 0.0
-        self._closed = False
-
-    @contextmanager
-    def connection(self) -> Iterator[QuickConnection]:
-        connection = self._take()
-        try:
-            yield connection
-        finally:
-            self._give_back(connection)
-
-    def discard(self) -> None:
-        """Replace all connections that are open now: they were opened before the database changed its state."""
-        self._good_since = time.monotonic()
-        self._close_idle(self._idle)
-
-    def add(self, connection: QuickConnection) -> None:
-        self._idle.append((connection, time.monotonic()))
-
-    def close(self) -> None:
-        """Close idle connections; those in use are closed when they are given back."""
-        with self._lock:
-            self._closed = True
-            while self._queue:
-                self._queue.popleft().release()
-        self._close_idle(self._idle)
-
-    def _take(self) -> QuickConnection:
-        self._take_place()
-        try:
-            return self._alive() or self._connect()
-        except BaseException:
-            self._release()
-            raise
-
-    def _take_place(self) -> None:
-        with self._lock:
-            if self._closed:
-                raise PoolClosed
-            if self._free:
-                self._free -= 1
-                return
-            turn = threading.Lock()
-            turn.acquire()
-            self._queue.append(turn)
-        try:
-            in_time = turn.acquire(timeout=WAIT_SECONDS)
-        except BaseException:  # Ctrl-C
-            if not self._left(turn) and not self._closed:
-                self._release()
-            raise
-        if not in_time and self._left(turn):
-            raise PoolExhausted(self._label, self._size, WAIT_SECONDS)
-        if self._closed:
-            raise PoolClosed
-
-    def _left(self, turn: threading.Lock) -> bool:
-        """Leave the queue. False: the caller has a place by now, or the pool was closed."""
-        with self._lock:
-            try:
-                self._queue.remove(turn)
-            except ValueError:
-                return False
-            return True
-
-    def _alive(self) -> QuickConnection | None:
-        with suppress(IndexError):
-            while True:
-                connection, since = self._idle.pop()
-                if connection.is_quiet():
-                    connection.unproven = time.monotonic() - since > IDLE_SECONDS
-                    return connection
-                connection.close()
-        return None
-
-    def _give_back(self, connection: QuickConnection) -> None:
-        try:
-            if connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-                with suppress(psycopg.Error):
-                    connection.rollback()
-            now = time.monotonic()
-            oldest = max(self._good_since, now - CONNECTION_LIFETIME)
-            usable = connection.pgconn.transaction_status == TransactionStatus.IDLE
-            if usable and connection.opened_at > oldest and not self._closed:
-                self._idle.append((connection, now))
-            else:
-                connection.close()
-            if self._closed:
-                self._close_idle(self._idle)
-            elif self._idle[:1] and self._idle[0][1] < now - IDLE_FOR:
-                self._close_idle([self._idle.pop(0)])
-        finally:
-            self._release()
-
-    def _release(self) -> None:
-        with self._lock:
-            if self._queue:
-                self._queue.popleft().release()
-            else:
-                self._free += 1
-
-    @staticmethod
-    def _close_idle(idle: list[tuple[QuickConnection, float]]) -> None:
-        with suppress(IndexError):
-            while True:
-                idle.pop()[0].close()
 
 
 # -- connections -------------------------------------------------------------------------------------------------------

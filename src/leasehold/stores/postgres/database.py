@@ -24,6 +24,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import dict_row, tuple_row
 
 from leasehold.domain.errors import (
+    DatabaseDamaged,
     DatabaseUnreachable,
     InvalidInput,
     PermissionMissing,
@@ -49,11 +50,11 @@ from leasehold.stores.postgres.connections import (
     BoundedConnection,
     Connections,
     NoAnswer,
-    PoolClosed,
     QuickConnection,
     label_of,
     network_options,
 )
+from leasehold.stores.postgres.pool import PoolClosed
 from leasehold.stores.verbs.audit import unrecorded, waiting_for
 
 # -- statements and values as PostgreSQL reads them --------------------------------------------------------------------
@@ -453,7 +454,10 @@ class PostgresDatabase:
             return PermissionMissing(self.label, self.connections.role, _first_line(error))
         if isinstance(error, _MISSING):
             return SchemaIncomplete(self.label, _first_line(error))
-        if _is_trouble(error):
+        if isinstance(error, psycopg.errors.DataCorrupted | psycopg.errors.IndexCorrupted):
+            return DatabaseDamaged(self.label, _first_line(error))
+        # The server raises XX000, for instance, when a schema is dropped under a statement.
+        if _is_trouble(error) or isinstance(error, psycopg.errors.InternalError_):
             return DatabaseUnreachable(self.label, str(error).strip())
         return error
 

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Protocol, TypeVar
 from urllib.parse import quote
 
-from leasehold.domain.errors import DatabaseUnreachable
+from leasehold.domain.errors import DatabaseDamaged, DatabaseUnreachable
 
 C = TypeVar("C", bound=sqlite3.Connection)
 
@@ -37,8 +37,15 @@ _PRAGMAS = (
     "PRAGMA temp_store = MEMORY",
 )
 
+DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
 # The pragmas need a lock only in a file that is not ours yet.
 _NEW_FILE = "; in a new file, call app.upgrade() before your first transaction"
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """SQLite's primary code; 0 for an error that the driver itself has raised."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
 class Connections:
@@ -133,7 +140,10 @@ class Connections:
 
     def unreachable(self, error: sqlite3.Error, *, also: str = "") -> DatabaseUnreachable:
         """For a lock, the error also names the processes that may hold it."""
-        if error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY:
+        code = primary_code(error)
+        if code in DAMAGE:
+            return DatabaseDamaged(self.label, str(error))
+        if code == sqlite3.SQLITE_BUSY:
             path = os.path.realpath(self.path)
             holders = "" if also else lock_of_this_process(path)
             return DatabaseUnreachable(
@@ -315,7 +325,10 @@ class KeptConnection:
                 self._connection = connection = file.open(sqlite3.Connection)
                 self.openings += 1
             file.check(connection)
-            return connection.execute(text).fetchone()[0]
+            try:
+                return connection.execute(text).fetchone()[0]
+            except sqlite3.DatabaseError as error:
+                raise file.unreachable(error) from error
 
     def close(self) -> None:
         with self._file.inside():

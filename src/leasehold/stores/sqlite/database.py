@@ -23,7 +23,14 @@ from leasehold.stores.database.places import BOOLEANS, TIMES
 from leasehold.stores.database.read_timeout import longest_read
 from leasehold.stores.database.statements import parameters, read_statements
 from leasehold.stores.database.wakeups import ANYTHING, NOTHING, Hint, listen_here
-from leasehold.stores.sqlite.connections import BUSY_SECONDS, WAITS_BY_ITSELF, Connections, KeptConnection
+from leasehold.stores.sqlite.connections import (
+    BUSY_SECONDS,
+    DAMAGE,
+    WAITS_BY_ITSELF,
+    Connections,
+    KeptConnection,
+    primary_code,
+)
 from leasehold.stores.sqlite.lending import LentConnection
 from leasehold.stores.verbs.audit import waiting_for
 
@@ -34,8 +41,12 @@ OLDEST = (3, 35, 0)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST, _LAST = ((instant - _EPOCH) // _MICROSECOND for instant in (EARLIEST, LATEST))
-_TROUBLE = frozenset(
+_TROUBLE = DAMAGE | frozenset(
     {
+        sqlite3.SQLITE_INTERNAL,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_AUTH,
+        sqlite3.SQLITE_NOMEM,
         sqlite3.SQLITE_BUSY,
         sqlite3.SQLITE_LOCKED,
         sqlite3.SQLITE_READONLY,
@@ -189,8 +200,8 @@ class SqliteDatabase:
                 answer = work(SqliteSession(connection, self.clock))
                 file.check(connection)
                 return answer
-            except sqlite3.OperationalError as error:
-                if seconds is not None and error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+            except sqlite3.DatabaseError as error:
+                if seconds is not None and primary_code(error) == sqlite3.SQLITE_INTERRUPT:
                     raise ReadTooSlow(self.label, seconds) from error
                 raise self._translated(error) from error
             finally:
@@ -248,8 +259,10 @@ class SqliteDatabase:
         def work(session: SqliteSession) -> int:
             try:
                 return int(session.tuples("schema_version")[0][0])
-            except sqlite3.OperationalError:
-                return 0
+            except sqlite3.OperationalError as error:
+                if primary_code(error) != sqlite3.SQLITE_ERROR:
+                    raise
+                return 0  # there is no such table
 
         return self.read(work)
 
@@ -259,13 +272,15 @@ class SqliteDatabase:
             self._file.writer().execute(statement)
 
     def _translated(self, error: BaseException) -> BaseException:
-        """Turns file trouble (full, read-only, locked, gone) and missing tables into our errors; others stay."""
-        if isinstance(error, sqlite3.OperationalError):
-            code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the driver's own errors have none
-            if code in _TROUBLE:
+        """Turns file trouble (full, read-only, locked, gone, damaged) and missing tables into our errors; others
+        stay."""
+        if isinstance(error, sqlite3.DatabaseError):
+            if primary_code(error) in _TROUBLE:
                 return self._file.unreachable(error)
             # SQLite adds the database's name to a missing table that a trigger writes to: a mirror's.
-            if str(error).startswith(("no such table: leasehold_", "no such table: main.")):
+            if str(error).startswith(
+                ("no such table: leasehold_", "no such table: main.", "no such column: ")
+            ):
                 return SchemaIncomplete(self.label, str(error))
         return error
 
@@ -276,8 +291,8 @@ class SqliteDatabase:
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 return
-            except sqlite3.OperationalError as error:
-                busy = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+            except sqlite3.DatabaseError as error:
+                busy = primary_code(error) == sqlite3.SQLITE_BUSY
                 if not busy or time.monotonic() > deadline:
                     raise self._translated(error) from error
                 self._file.check_open()

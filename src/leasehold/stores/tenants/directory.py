@@ -12,7 +12,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
-from leasehold.domain.errors import DatabaseUnreachable, SchemaIncomplete, TenantNotFound
+from leasehold.domain.errors import (
+    DatabaseDamaged,
+    DatabaseUnreachable,
+    SchemaIncomplete,
+    SchemaOutdated,
+    TenantNotFound,
+)
 from leasehold.stores.database.wakeups import NOTHING, Hint, NotifyThrottle
 
 if TYPE_CHECKING:
@@ -56,8 +62,11 @@ class Directory:
                 name, id(self), partial(self._open, name), partial(self._find, name)
             ) as store:
                 yield store
-        except (SchemaIncomplete, DatabaseUnreachable) as error:
-            self.cache.forget(name)
+        except (SchemaIncomplete, SchemaOutdated, DatabaseUnreachable) as error:
+            if isinstance(error, DatabaseDamaged):
+                self.cache.drop(name)  # once it is repaired, nothing read before is true
+            else:
+                self.cache.forget(name)
             try:
                 self.control.find_tenant(name)
             except TenantNotFound as gone:

@@ -6,8 +6,8 @@ import contextlib
 import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NoReturn, TypeVar, cast
 
 from leasehold.domain.errors import InvalidInput, StoreError, TenantNotFound
@@ -18,9 +18,8 @@ from leasehold.domain.stream import RunNotes
 from leasehold.stores.database.wakeups import Hint, LocalWakeups, Wakeups, tenants_label
 from leasehold.stores.results import ClaimDenied, Ending, Full, Order, Settled, Unwritten
 from leasehold.stores.store import HandlerTransaction, JobStore
-from leasehold.stores.tenants.due import DueInTenants
-from leasehold.stores.tenants.outboxes import OutboxesOfTenants
-from leasehold.stores.tenants.routing import SWEEP_EVERY, Name, Turns
+from leasehold.stores.tenants.due import DueInTenants, OutboxesOfTenants
+from leasehold.stores.tenants.routing import SWEEP_EVERY, Turns
 from leasehold.stores.tenants.tenant_store import (
     OF_ALL_TENANTS,
     OF_CONTROL,
@@ -30,6 +29,7 @@ from leasehold.stores.tenants.tenant_store import (
     to_control,
     with_verbs,
 )
+from leasehold.stores.tenants.visits import Name, Visited
 from leasehold.stores.verbs.hooks import WebhookVerbs
 
 T = TypeVar("T")
@@ -86,8 +86,8 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
     that is not held here the tenants are searched. The methods below are about many jobs, or about none."""
 
     _swept_at: float = field(init=False, default=0.0)
-    _troubled: set[Name] = field(init=False, default_factory=set)
-    _trouble: StoreError | None = field(init=False, default=None)
+    _in_doubt: set[Name] = field(init=False, default_factory=set)
+    """Stores that may have granted jobs in a call whose answer did not arrive."""
 
     @property
     def as_store(self) -> JobStore:
@@ -103,7 +103,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         return self.directory.control.results_folder
 
     def another(self) -> JobStore:
-        return ManyStores(self.directory.another(), self.names, self._index).as_store
+        return ManyStores(self.directory.another(), self.names, self._index, self.troubles).as_store
 
     def close(self) -> None:
         if self._shares:
@@ -131,10 +131,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
         idle: bool = False,
         order: Order = "mixed",
     ) -> list[Grant]:
-        """Each tenant that may have work gets its turn, with a share of the room."""
-        if (trouble := self._trouble) is not None:
-            self._trouble = None
-            raise trouble
+        """Each tenant that may have work gets its turn, with a share of the room. Raises if every one is in trouble."""
         self._active.read(fresh=idle)
         turns, now = self._turns_of(queues, tasks), time.monotonic()
         if now >= self._swept_at + SWEEP_EVERY:
@@ -142,133 +139,185 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             self._mark_ready(self._active.names())
         if self._active.own:
             turns.mark_ready([None])  # the app's own store sends no notification: always visit it
+        visited: Visited[tuple[list[Grant], float | None]] = Visited()
+        claim = partial(_claim_from, worker=worker, queues=queues, tasks=tasks, idle=idle, order=order)
+
+        def ended_late(name: Name, _: object) -> None:
+            turns.mark_ready([name])
+
+        with self._doubting(visited):
+            calls = self._claims(turns, now, limit, visited, claim)
+            self._visit("claim", calls, visited, on_late=ended_late)
         grants: list[Grant] = []
-        had: list[Name] = []
-        for _ in range(MOST_TENANTS_A_CLAIM):
-            name = turns.next(now)
-            if name is False or len(grants) >= limit:
-                if name is not False:
-                    turns.again(cast(Name, name))
-                break
-            share = turns.share(limit - len(grants))
-            some = self._claim_from(
-                cast(Name, name), turns, worker, queues, share, tasks, idle=idle, order=order
-            )
-            grants += some
+        for name, (some, opens_in) in visited.answers:
+            grants += self.hold(name, some)
+            if not some:
+                turns.later(name, None if opens_in is None else time.monotonic() + opens_in)
+        for name, (some, _) in visited.answers:
             if some:
-                had.append(cast(Name, name))
-        for name in had:
-            turns.again(name)
-        if not grants and self._trouble is not None:
-            trouble, self._trouble = self._trouble, None
-            raise trouble
+                turns.again(name)
+        for name in visited.failed:
+            turns.later(name, time.monotonic() + 1.0)
+        if not grants and (failure := self._failure_of_all()) is not None:
+            raise failure
         if not grants and not idle:
             self._active.read()  # a tenant notified meanwhile must not wait until the next claim
         return grants
 
-    def _claim_from(
+    def _claims(
         self,
-        name: Name,
         turns: Turns,
-        worker: str,
-        queues: Sequence[str],
-        share: int,
-        tasks: Sequence[str] | None,
-        **how: Any,
-    ) -> list[Grant]:
-        try:
-            with self._open(name) as store:
-                grants = store.claim(worker, queues, share, tasks, **how)
-                opens_in = None if grants else store.opens_in(queues, tasks)
-        except TenantNotFound:
-            self._forget(name)
-            return []
-        except StoreError as error:
-            # It may have granted jobs although the reply was lost: see `find_leases_of`.
-            self._troubled.add(name)
-            self._trouble = error
-            turns.later(name, time.monotonic() + 1.0)
-            return []
-        if not grants:
-            turns.later(name, None if opens_in is None else time.monotonic() + opens_in)
-        return self.hold(name, grants)
+        now: float,
+        limit: int,
+        visited: Visited[tuple[list[Grant], float | None]],
+        claim: Callable[..., tuple[list[Grant], float | None]],
+    ) -> Iterator[tuple[Name, Callable[[JobStore], tuple[list[Grant], float | None]]]]:
+        """The next claims, each made when the one before it has brought what it has brought. A late claim keeps its
+        share of the room."""
+        left = limit
+        for _ in range(MOST_TENANTS_A_CLAIM):
+            turn = turns.next(now)
+            if turn is False:
+                return
+            name = cast(Name, turn)
+            if left <= 0:
+                turns.again(name)
+                return
+            if self.troubles.has(name, "settle"):
+                # What its jobs bring could not be stored: it would fill this worker.
+                turns.later(name, now + 1.0)
+                continue
+            share, answers = turns.share(left), len(visited.answers)
+            left -= share
+            yield name, partial(claim, share=share)
+            if len(visited.answers) > answers:
+                left += share - len(visited.answers[-1][1][0])
+            elif name not in visited.late:
+                left += share
 
-    def _open(self, name: Name) -> AbstractContextManager[JobStore]:
-        """The app's own store is open anyway."""
-        return nullcontext(self.directory.control) if name is None else self.directory.use(name)
+    @contextlib.contextmanager
+    def _doubting(self, visited: Visited[Any]) -> Iterator[None]:
+        """Note the stores that may have granted jobs, but whose answer is missing."""
+        try:
+            yield
+        except StoreError:  # of a store that is alone
+            self._in_doubt.update(visited.visited)
+            raise
+        self._in_doubt.update(visited.failed.keys() & visited.visited)
+
+    def _failure_of_all(self) -> StoreError | None:
+        """The trouble of a worker that no store serves."""
+        if self._alone or not all(name in self.troubles for name in self._active.names()):
+            return None
+        problems = self.troubles.problems()
+        return StoreError(problems[0].text) if problems else None
 
     def opens_in(self, queues: Sequence[str], tasks: Sequence[str] | None = None) -> float | None:
         now = time.monotonic()
         at = self._turns_of(queues, tasks).opens_at(now)
         return None if at is None else max(0.0, at - now)
 
+    @property
+    def claims_in_doubt(self) -> bool:
+        return bool(self._in_doubt) and bool(self._doubtful())
+
     def find_leases_of(self, worker: str) -> list[Grant]:
-        """This worker's leases in tenants whose claim failed."""
-        found: list[Grant] = []
-        for name in list(self._troubled):
-            try:
-                found += self.hold(name, self.part(name).find_leases_of(worker))
-            except TenantNotFound:
-                self._forget(name)
-            self._troubled.discard(name)
-        return found
+        """This worker's leases in tenants whose claim failed, or came too late to be granted."""
+        doubtful = dict.fromkeys(self._doubtful(), worker)
+        visited = self._each("find_leases_of", doubtful, lambda store, _: store.find_leases_of(worker))
+        self._in_doubt.difference_update([name for name, _ in visited.answers], visited.gone)
+        return [grant for name, some in visited.answers for grant in self.hold(name, some)]
+
+    def _doubtful(self) -> list[Name]:
+        """The stores in doubt that can be asked now: none of their claims is under way."""
+        return [
+            name
+            for name in list(self._in_doubt)
+            if not any(self._visits.is_late(name, role) for role in ("claim", "adopt"))
+            and self._visits.refusal(name, "find_leases_of") is None
+        ]
 
     def adopt(
         self, worker: str, sites: Sequence[str], tasks: Sequence[str] | None = None, limit: int = 100
     ) -> list[Grant]:
-        found: list[Grant] = []
-        for name in self._active.turn_of("adopt")[0]:
-            if len(found) < limit:
-                found += self.hold(name, self.part(name).adopt(worker, sites, tasks, limit - len(found)))
-        return found
+        visited: Visited[list[Grant]] = Visited()
+
+        def room() -> int:
+            return limit - sum(len(some) for _, some in visited.answers)
+
+        def calls() -> Iterator[tuple[Name, Callable[[JobStore], list[Grant]]]]:
+            for name in self._active.turn_of("adopt")[0]:
+                if (left := room()) > 0:
+                    yield name, lambda store, left=left: store.adopt(worker, sites, tasks, left)  # type: ignore[misc] # mypy cannot infer a lambda with a default
+
+        with self._doubting(visited):
+            self._visit("adopt", calls(), visited)
+        return [grant for name, some in visited.answers for grant in self.hold(name, some)]
 
     # -- renew and settle ------------------------------------------------------------------------------------------
     def renew(self, leases: Mapping[str, int]) -> list[Renewal]:
-        answer: list[Renewal] = []
         parts = self._by_holder(leases.items(), lambda lease: lease[0])
-        failed = self._each(parts, lambda store, some: answer.extend(store.renew(dict(some))))
+        visited = self._each("renew", parts, lambda store, some: store.renew(dict(some)))
+        renewals = [renewal for _, some in visited.answers for renewal in some]
         # It is unknown whether these leases are lost: they stay as they are, and are renewed again soon.
-        answer += [Renewal(job_id, None, extended=False) for name in failed for job_id, _ in parts[name]]
-        return answer
+        left = dict.fromkeys(visited.failed, False) | {name: self._is_gone(name) for name in visited.gone}
+        renewals += [
+            Renewal(job_id, None, extended=False, dropped=dropped)
+            for name, dropped in left.items()
+            for job_id, _ in parts[name]
+        ]
+        return renewals
+
+    def _is_gone(self, name: Name) -> bool:
+        """Look once more: what is dropped with a tenant is stopped, and a new one may have its name."""
+        try:
+            self.directory.control.find_tenant(str(name))
+        except TenantNotFound:
+            return True
+        return False
 
     def read_stop_requests(self, leases: Mapping[str, tuple[int, int]]) -> dict[str, Flag]:
-        answer: dict[str, Flag] = {}
         parts = self._by_holder(leases.items(), lambda lease: lease[0])
-        self._each(parts, lambda store, some: answer.update(store.read_stop_requests(dict(some))))
-        return answer
+        visited = self._each(
+            "read_stop_requests", parts, lambda store, some: store.read_stop_requests(dict(some))
+        )
+        return {job_id: flag for _, some in visited.answers for job_id, flag in some.items()}
 
     def settle(self, endings: Sequence[Ending], *, wait: bool = True) -> Settled:
+        parts = self._by_holder(endings, lambda ending: ending.id)
+        try:
+            visited = self._each(
+                "settle",
+                parts,
+                lambda store, some: store.settle(some, wait=wait),
+                lambda name, _: self._touch([name]),
+            )
+        finally:
+            self._touch(parts)
+        answers = [settled for _, settled in visited.answers]
         whole = Settled([], [], [])
         decided: dict[str, Job] = {}
-        freed = False
-
-        def settle(store: JobStore, some: list[Ending]) -> None:
-            nonlocal freed
-            settled = store.settle(some, wait=wait)
+        for settled in answers:
             whole.accepted.extend(settled.accepted)
             whole.fenced.extend(settled.fenced)
             whole.not_serializable.extend(settled.not_serializable)
             whole.locked.extend(settled.locked)
             decided.update(settled.decided)
-            freed = freed or settled.freed
-
-        parts = self._by_holder(endings, lambda ending: ending.id)
-        try:
-            failed = self._each(parts, settle)
-        finally:
-            self._touch(parts)
-        ended = [*whole.accepted, *whole.fenced]
-        if failed:
-            # The worker repeats the whole batch, and finds out which endings are settled.
-            self._index.let_go(ended)
-            raise next(iter(failed.values()))
-        locked = set(whole.locked)
-        gone = {ending.id for ending in endings} - set(ended) - locked
+        unanswered = {ending.id for name in visited.failed for ending in parts[name]}
+        left = unanswered.union(whole.locked)
+        ended = {*whole.accepted, *whole.fenced}
+        gone = {ending.id for ending in endings} - ended - left
         self._index.let_go([*ended, *gone])
         for name, some in parts.items():
             if name is not None:
-                self.directory.cache.hold(name, -sum(ending.id not in locked for ending in some))
-        return replace(whole, fenced=[*whole.fenced, *sorted(gone)], decided=decided, freed=freed)
+                self.directory.cache.hold(name, -sum(ending.id not in left for ending in some))
+        return replace(
+            whole,
+            fenced=[*whole.fenced, *sorted(gone)],
+            decided=decided,
+            freed=any(settled.freed for settled in answers),
+            unanswered=sorted(unanswered),
+        )
 
     @contextlib.contextmanager
     def transaction(self, job_id: str, token: int, seconds: float) -> Iterator[HandlerTransaction]:
@@ -278,33 +327,31 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
     def read_settlements(self, leases: Mapping[str, int], worker: str) -> dict[str, str]:
         answer = dict.fromkeys(leases, "fenced")
         parts = self._by_holder(leases.items(), lambda lease: lease[0])
-        failed = self._each(
-            parts, lambda store, some: answer.update(store.read_settlements(dict(some), worker))
+        visited = self._each(
+            "read_settlements", parts, lambda store, some: store.read_settlements(dict(some), worker)
         )
-        if failed:
-            raise next(iter(failed.values()))
+        for _, some in visited.answers:
+            answer.update(some)
+        for name in visited.failed:
+            answer.update((job_id, "unknown") for job_id, _ in parts[name])
         return answer
 
     def write_updates(self, runs: Sequence[RunNotes]) -> Unwritten:
         whole = Unwritten([], [])
-
-        def write(store: JobStore, some: list[RunNotes]) -> None:
-            written = store.write_updates(some)
+        parts = self._by_holder(runs, lambda run: run.id)
+        visited = self._each("write_updates", parts, lambda store, some: store.write_updates(some))
+        for _, written in visited.answers:
             whole.lost.extend(written.lost)
             whole.locked.extend(written.locked)
-
-        parts = self._by_holder(runs, lambda run: run.id)
-        here = {run.id for some in parts.values() for run in some}
-        failed = self._each(parts, write)
-        if failed:
-            raise next(iter(failed.values()))
+        whole.locked.extend((run.id, run.token) for name in visited.failed for run in parts[name])
+        here = {run.id for name, some in parts.items() if name not in visited.gone for run in some}
         whole.lost.extend((run.id, run.token) for run in runs if run.id not in here)
         return whole
 
     def add_rollups(self, rollups: Sequence[Rollup], *, tenant: str | None = None) -> None:
         """The counts of a dropped tenant are dropped too."""
         with contextlib.suppress(TenantNotFound):
-            self.part(tenant).add_rollups(rollups)
+            self._visit_one("add_rollups", tenant, lambda store: store.add_rollups(rollups))
 
     # -- hints -----------------------------------------------------------------------------------------------------
     def notify_workers(self) -> None:
@@ -320,11 +367,7 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
             self._notify(name, Hint.STOP)
 
     def notify_watchers(self) -> None:
-        for name in self._take("groups"):
-            try:
-                self.part(name).notify_watchers()
-            except TenantNotFound:
-                self._forget(name)
+        self._over("notify_watchers", self._take("groups"), lambda store: store.notify_watchers())
 
     def _notify(self, name: Name, hint: Hint) -> None:
         if name is not None:
@@ -339,6 +382,21 @@ class ManyStores(DueInTenants, OutboxesOfTenants):
 
     def local_wakeups(self) -> Wakeups:
         return LocalWakeups(tenants_label(self.directory.control.label))
+
+
+def _claim_from(
+    store: JobStore,
+    *,
+    worker: str,
+    queues: Sequence[str],
+    share: int,
+    tasks: Sequence[str] | None,
+    idle: bool,
+    order: Order,
+) -> tuple[list[Grant], float | None]:
+    """What the store grants, and if that is nothing, the seconds until its next job is due."""
+    grants = store.claim(worker, queues, share, tasks, idle=idle, order=order)
+    return grants, None if grants else store.opens_in(queues, tasks)
 
 
 class _HoldingStore(TenantStore):

@@ -6,21 +6,30 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import InitVar, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import InitVar, dataclass, field
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
-from leasehold.domain.errors import JobNotFound, StoreError, TenantNotFound
+from leasehold.domain.errors import DatabaseUnreachable, JobNotFound, StoreError, TenantNotFound
 from leasehold.domain.job import Grant
 from leasehold.domain.outcome import HandedBack
-from leasehold.domain.records import ScheduleRow
+from leasehold.domain.records import ScheduleRow, WorkerProblem
+from leasehold.stores.database.read_timeout import serves_many
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
 from leasehold.stores.tenants.directory import Directory
 from leasehold.stores.tenants.tenant_store import tenant_store
+from leasehold.stores.tenants.visits import RAISE_BUGS, ROLE_WAITS, Name, Troubles, Visited, Visits
 
 T = TypeVar("T")
+A = TypeVar("A")
+
+MOST_CALLS = 4
+"""Calls of handlers that one tenant may have under way at a time: a locked one must not take all connections."""
+CALL_SECONDS = 15.0
+"""Seconds that a handler's call waits for such a place."""
 
 logger = logging.getLogger("leasehold.tenants")
 
@@ -31,17 +40,26 @@ class TenantRouting:
     names: Sequence[str] | None
     """None: every tenant, and the app's own store."""
     index: InitVar[JobIndex | None] = None
+    troubles: Troubles = field(default_factory=Troubles)
 
     def __post_init__(self, index: JobIndex | None) -> None:
         self._index = index or JobIndex()
         self._shares = index is not None
+        self._visits = Visits(self.troubles)
+        self._places: dict[Name, threading.Semaphore] = {}
         self._turns: dict[object, Turns] = {}
-        self._active = ActiveTenants(self.directory.control, self.names, self._mark_ready)
+        self._active = ActiveTenants(
+            self.directory.control, self.names, self._mark_ready, self.troubles.__contains__
+        )
         self._schedules: dict[Name, list[ScheduleRow]] = {}
         self._touching = threading.Lock()
         self._touched: dict[str, set[Name]] = {"work": set(), "groups": set(), "hooks": set()}
         for name in self.names or ():
             self.directory.control.find_tenant(name)
+
+    @property
+    def problems(self) -> list[WorkerProblem]:
+        return self.troubles.problems()
 
     def part(self, name: Name) -> JobStore:
         return self.directory.control if name is None else tenant_store(self.directory, name)
@@ -49,17 +67,41 @@ class TenantRouting:
     @contextmanager
     def holder(self, job_id: str) -> Iterator[JobStore]:
         """The store of the job's tenant, for a verb on the job. Raises JobNotFound."""
-        if not self._index.knows(job_id):
-            self._index.note(job_id, self._find_tenant(job_id))
-        name = self._index.of(job_id)
+        name = self.holder_of(job_id)
         try:
             yield self.part(name)
         finally:
             self._touch([name])
 
+    def holder_of(self, job_id: str) -> Name:
+        if not self._index.knows(job_id):
+            self._index.note(job_id, self._find_tenant(job_id))
+        return self._index.of(job_id)
+
     def call_holder(self, verb: str, job_id: str, *args: Any, **kwargs: Any) -> Any:
-        with self.holder(job_id) as store:
-            return getattr(store, verb)(job_id, *args, **kwargs)
+        name = self.holder_of(job_id)
+        call = partial(getattr(self.part(name), verb), job_id, *args, **kwargs)
+        try:
+            if name is None or self._alone:
+                return call()
+            if serves_many():
+                return self._visit_one(verb, name, lambda _: call())
+            return self._in_place(name, call)
+        finally:
+            self._touch([name])
+
+    def _in_place(self, name: Name, call: Callable[[], A]) -> A:
+        places = self._places.get(name) or self._places.setdefault(name, threading.Semaphore(MOST_CALLS))
+        if not places.acquire(timeout=CALL_SECONDS):
+            raise DatabaseUnreachable(
+                f"tenant {name}",
+                f"{MOST_CALLS} calls have waited for it for {CALL_SECONDS:g} s",
+                "look for a lock on its tables or its file",
+            )
+        try:
+            return call()
+        finally:
+            places.release()
 
     def hold(self, name: Name, grants: Sequence[Grant]) -> list[Grant]:
         held = []
@@ -73,19 +115,37 @@ class TenantRouting:
                     grant.id,
                 )
                 back = HandedBack("a job of the same id runs for another tenant")
-                self.part(name).settle([Ending(grant.id, grant.token, back)])
+                ending = Ending(grant.id, grant.token, back)
+                with suppress(StoreError):
+                    self._visit_one("settle", name, lambda store, ending=ending: store.settle([ending]))  # type: ignore[misc] # mypy cannot infer a lambda with a default
         if held and name is not None:
             self.directory.cache.hold(name, len(held))
         return held
 
     def _find_tenant(self, job_id: str) -> Name:
+        """Raises JobNotFound, or the error of a tenant that could not be searched."""
         self._active.read()
-        for name in self._active.names():
+        visited: Visited[bool] = Visited()
+
+        def has_it(store: JobStore) -> bool:
             try:
-                self.part(name).get(job_id)
-            except (JobNotFound, TenantNotFound):
-                continue
-            return name
+                store.get(job_id)
+            except JobNotFound:
+                return False
+            return True
+
+        def search() -> Iterator[tuple[Name, Callable[[JobStore], bool]]]:
+            for name in self._active.names():
+                yield name, has_it
+                if any(here for _, here in visited.answers):
+                    return
+
+        self._visit("get", search(), visited)
+        for name, here in visited.answers:
+            if here:
+                return name
+        if visited.failed:
+            raise next(iter(visited.failed.values()))
         raise JobNotFound(job_id, "none of the tenants that are served here has it")
 
     def _by_holder(self, things: Iterable[T], id_of: Callable[[T], str]) -> dict[Name, list[T]]:
@@ -101,26 +161,80 @@ class TenantRouting:
             found.setdefault(self._index.of(job_id), []).append(thing)
         return found
 
-    def _each(self, parts: Mapping[Name, T], call: Callable[[JobStore, T], object]) -> dict[Name, StoreError]:
-        """Call each store, and return the errors. One failure must not keep the others from their call; if all fail,
-        this raises. A tenant that was dropped is left out."""
-        failed: dict[Name, StoreError] = {}
-        for name, part in parts.items():
-            try:
-                call(self.part(name), part)
-            except TenantNotFound:
-                self._forget(name)
-            except StoreError as error:
-                failed[name] = error
-        if failed and len(failed) == len(parts):
-            raise next(iter(failed.values()))
-        return failed
+    @property
+    def _alone(self) -> bool:
+        """Whether one store is all that is served: there are no others that a call could hold up."""
+        if self.names is not None:
+            return len(self.names) == 1
+        return not self._index.has_tenants and not self._active.has_tenants
+
+    def _visit(
+        self,
+        role: str,
+        calls: Iterable[tuple[Name, Callable[[JobStore], A]]],
+        visited: Visited[A] | None = None,
+        *,
+        patience: float = ROLE_WAITS,
+        on_late: Callable[[Name, A | None], None] | None = None,
+    ) -> Visited[A]:
+        """Call one store after another. Tenants that fail, or do not answer in time, do not hold the others up; a
+        tenant that was dropped is forgotten. Raises only what a store raises that is alone."""
+        visited = visited or Visited()
+        if self._alone:
+            for name, call in calls:
+                visited.visited.append(name)
+                try:
+                    visited.answers.append((name, call(self.part(name))))
+                except TenantNotFound:
+                    visited.gone.append(name)
+        else:
+            made = ((name, partial(self._call, name, call)) for name, call in calls)
+            self._visits.make(role, made, visited, patience, on_late)
+            if visited.bugs and role in RAISE_BUGS:
+                raise visited.bugs[0]
+        for name in visited.gone:
+            self._forget(name)
+        return visited
+
+    def _call(self, name: Name, call: Callable[[JobStore], A]) -> A:
+        return call(self.part(name))
+
+    def _visit_one(self, role: str, name: Name, call: Callable[[JobStore], A]) -> A:
+        """Call one store; raises if it fails or does not answer in time. The call may go on."""
+        visited = self._visit(role, [(name, call)])
+        if visited.gone:
+            raise TenantNotFound(str(name))
+        for error in visited.failed.values():
+            raise error
+        return visited.answers[0][1]
+
+    def _each(
+        self,
+        role: str,
+        parts: Mapping[Name, T],
+        call: Callable[[JobStore, T], A],
+        on_late: Callable[[Name, A | None], None] | None = None,
+    ) -> Visited[A]:
+        """Call each store with its part."""
+
+        def bound(part: T) -> Callable[[JobStore], A]:
+            return lambda store: call(store, part)
+
+        return self._visit(role, [(name, bound(part)) for name, part in parts.items()], on_late=on_late)
+
+    def _over(
+        self, role: str, names: Iterable[Name], call: Callable[[JobStore], A], patience: float = ROLE_WAITS
+    ) -> list[A]:
+        """The answers of the tenants that did not fail."""
+        visited = self._visit(role, ((name, call) for name in names), patience=patience)
+        return [answer for _, answer in visited.answers]
 
     def _forget(self, name: Name) -> None:
         self._active.forget(name)
         for turns in self._turns.values():
             turns.forget(name)
         self._schedules.pop(name, None)
+        self.troubles.forget(name)
 
     def _touch(self, names: Iterable[Name]) -> None:
         """Called after the change, however it ended: `notify_workers` of another thread notifies about everything
@@ -128,12 +242,6 @@ class TenantRouting:
         with self._touching:
             for touched in self._touched.values():
                 touched.update(names)
-
-    def _over(self, names: Sequence[Name], call: Callable[[Name, JobStore], T]) -> list[T]:
-        """The answers of the tenants that did not fail."""
-        answers: list[T] = []
-        self._each({name: name for name in names}, lambda store, name: answers.append(call(name, store)))
-        return answers
 
     def _mark_ready(self, names: Iterable[Name]) -> None:
         names = list(names)
@@ -157,9 +265,6 @@ class TenantRouting:
 RECENT_JOBS = 10_000
 """How many jobs are remembered after their leases ended: an attempt's spending may arrive after its end."""
 
-Name = str | None
-"""The name of a tenant; None: the app's own store."""
-
 
 class JobIndex:
     """The tenants of a worker's jobs, shared by its claims, its settles and its lease keeper."""
@@ -169,12 +274,15 @@ class JobIndex:
         self._held: dict[str, Name] = {}
         self._recent: dict[str, Name] = {}
         self._counts: dict[Name, int] = {}
+        self.has_tenants = False
+        """Whether a tenant's job was ever held here."""
 
     def hold(self, job_id: str, name: Name) -> bool:
         """False: a job with that id is held for another tenant, as when a tenant's file was copied."""
         with self._lock:
             if job_id in self._held:
                 return self._held[job_id] == name
+            self.has_tenants = self.has_tenants or name is not None
             self._recent.pop(job_id, None)
             self._held[job_id] = name
             self._counts[name] = self._counts.get(name, 0) + 1
@@ -205,6 +313,7 @@ class JobIndex:
         return self._counts.get(name, 0)
 
     def _remember(self, job_id: str, name: Name) -> None:
+        self.has_tenants = self.has_tenants or name is not None
         self._recent[job_id] = name
         while len(self._recent) > RECENT_JOBS:
             del self._recent[next(iter(self._recent))]
@@ -224,9 +333,14 @@ FRESH_FOR = 0.02
 
 class ActiveTenants:
     def __init__(
-        self, control: JobStore, names: Sequence[str] | None, on_change: Callable[[Iterable[Name]], None]
+        self,
+        control: JobStore,
+        names: Sequence[str] | None,
+        on_change: Callable[[Iterable[Name]], None],
+        in_trouble: Callable[[Name], bool],
     ) -> None:
         """`names`: None means every tenant, and the app's own store."""
+        self._in_trouble = in_trouble
         self._control = control
         self._wanted = None if names is None else frozenset(names)
         self._on_change = on_change
@@ -237,6 +351,10 @@ class ActiveTenants:
         self._read_at = float("-inf")
         self._all_at: dict[str, float] = {}
         self.own = names is None
+
+    @property
+    def has_tenants(self) -> bool:
+        return bool(self._versions)
 
     def names(self) -> list[Name]:
         with self._lock:
@@ -278,14 +396,16 @@ class ActiveTenants:
             )
 
     def turn_of(self, what: str) -> tuple[list[Name], bool]:
-        """The tenants to visit now, and whether it is a sweep. A sweep visits all; else only those that are awake."""
+        """The tenants to visit now, and whether it is a sweep. A sweep visits all; else only those that are awake, or
+        in trouble that may be over."""
         self.read(fresh=False)
         now = time.monotonic()
         with self._lock:
             every = now >= self._all_at.get(what, 0.0)
             if every:
                 self._all_at[what] = now + SWEEP_EVERY
-        return [name for name in self.names() if every or self.is_awake(name)], every
+        names = self.names()
+        return [name for name in names if every or self.is_awake(name) or self._in_trouble(name)], every
 
     def forget(self, name: Name) -> None:
         with self._lock:

@@ -76,9 +76,12 @@ def _refusing(name: str) -> Callable[..., NoReturn]:
 
 @with_verbs(_through)
 class TenantStore:
+    claims_in_doubt = False
+    problems = ()
+
     def __init__(self, directory: Directory, name: str) -> None:
         self.directory = directory
-        self.name = name
+        self.name = self.tenant = name
 
     @functools.cached_property
     def label(self) -> str:

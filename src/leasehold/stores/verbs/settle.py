@@ -87,7 +87,7 @@ class SettleVerbs(EnqueueVerbs):
     def read_settlements(self, leases: Mapping[str, int], worker: str) -> dict[str, str]:
         """After a lost reply: for each lease `done` (this worker settled it), `mine` (repeat the settle, and read again
         if it is refused, because the first try may still have been under way) or `fenced`. A job that was pruned
-        meanwhile is `fenced` too."""
+        meanwhile is `fenced` too. `unknown`: its tenant is in trouble; only a store of many tenants says so."""
         rows = self._database.read(
             lambda session: session.rows(
                 "read_settlements", leases=Columns(ids=list(leases), tokens=list(leases.values()))

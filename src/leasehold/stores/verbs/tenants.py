@@ -19,15 +19,16 @@ class TenantVerbs(Verbs):
     store keeps the list of them."""
 
     def create_tenant(self, name: str) -> bool:
-        """Create a tenant at the present version of the schema. False: the tenant exists already. A tenant that is half
-        created or half dropped is completed. Raises InvalidInput if its schema or file exists without an entry in the
-        list."""
+        """Create a tenant at the present version of the schema. False: it exists already, or another call has just
+        created it. A tenant that is half created or half dropped is completed. Raises InvalidInput if its schema or
+        file exists without an entry in the list."""
         checked_tenant(name)
         row = self._find(name)
         if row is not None and row.ready:
             return False
         if row is None:
-            if (taken := self._taken(name)) is not None:
+            # Another process may have made both since: its row is there before its schema or file.
+            if (taken := self._taken(name)) is not None and self._find(name) is None:
                 raise InvalidInput(
                     "tenant",
                     f"{taken} is there, and belongs to no tenant",
@@ -36,8 +37,7 @@ class TenantVerbs(Verbs):
             # First the row: if the process dies on the way, the next call can go on from it.
             self._run("insert_tenant", name=name)
         self._make(name)
-        self._mark(name, ready=True)
-        return True
+        return self._mark(name, ready=True)
 
     def drop_tenant(self, name: str) -> None:
         """Delete a tenant with its content. Workers drop it by themselves. Raises TenantNotFound."""
@@ -72,9 +72,13 @@ class TenantVerbs(Verbs):
         rows = self._rows("find_tenant", name=name)
         return TenantRow(**rows[0]) if rows else None
 
-    def _mark(self, name: str, ready: bool) -> None:
-        self._run("mark_tenant", name=name, ready=ready)
+    def _mark(self, name: str, ready: bool) -> bool:
+        """Whether this call has changed it."""
+        changed = bool(
+            self._database.single(lambda session: session.tuples("mark_tenant", name=name, ready=ready))
+        )
         self.notify_tenants([name], Hint.WORK)
+        return changed
 
     # -- each dialect's own ----------------------------------------------------------------------------------------
     @abstractmethod

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from leasehold.domain.checks.numbers import check_page
 from leasehold.domain.checks.payload import cursor_of, parts_of
-from leasehold.domain.records import ExecutionRow, LaneHolder, LeasePage, LeaseRow, QueueCount, WorkerCard
+from leasehold.domain.records import (
+    ExecutionRow,
+    LaneHolder,
+    LeasePage,
+    LeaseRow,
+    QueueCount,
+    WorkerCard,
+    WorkerProblem,
+)
 from leasehold.domain.states import State
 from leasehold.stores.database.places import record_of
 from leasehold.stores.database.wakeups import LocalWakeups
@@ -35,6 +44,7 @@ class WorkerVerbs(Verbs):
             running=card.running,
             draining=card.draining,
             version=card.version,
+            problems=json.dumps([[one.tenant, one.text] for one in card.problems]),
         )
 
     def forget_worker(self, worker: str) -> None:
@@ -46,8 +56,15 @@ class WorkerVerbs(Verbs):
         self._run("forget_silent_workers", age=age)
 
     def list_workers(self, age: float = SILENT_AFTER, tenant: str | None = None) -> list[WorkerCard]:
-        """Workers that reported in the last `age` seconds and serve this store, or this tenant of it."""
-        return [card for row in self._rows("list_workers", age=age) if (card := _card(row)).serves(tenant)]
+        """Workers that reported in the last `age` seconds and serve this store, or this tenant of it, whose readers see
+        no other tenant's problems."""
+        cards = [card for row in self._rows("list_workers", age=age) if (card := _card(row)).serves(tenant)]
+        if tenant is None:
+            return cards
+        own = (None, tenant)
+        return [
+            replace(card, problems=tuple(one for one in card.problems if one.tenant in own)) for card in cards
+        ]
 
     def local_wakeups(self) -> LocalWakeups:
         """`wakeups` for hints from this process only, without a connection or a thread."""
@@ -90,7 +107,8 @@ def _lease(row: dict[str, Any]) -> LeaseRow:
 def _card(row: dict[str, Any]) -> WorkerCard:
     texts = {name: tuple(json.loads(row[name])) for name in ("queues", "tasks", "sites", "tenants")}
     values = {name: value for name, value in row.items() if name != "worker"}
-    return WorkerCard(**values | texts, name=row["worker"])
+    problems = tuple(WorkerProblem(*one) for one in json.loads(row["problems"]))
+    return WorkerCard(**values | texts | {"problems": problems}, name=row["worker"])
 
 
 # -- the doctor's checks -----------------------------------------------------------------------------------------------

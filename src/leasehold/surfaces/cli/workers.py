@@ -4,7 +4,7 @@ of them."""
 from __future__ import annotations
 
 from leasehold.domain.errors import StoreError
-from leasehold.domain.records import ExecutionRow, Finding, LeaseRow
+from leasehold.domain.records import ExecutionRow, Finding, LeaseRow, WorkerCard
 from leasehold.operations import jobs
 from leasehold.operations import workers as verbs
 from leasehold.surfaces.cli import options, render
@@ -26,6 +26,13 @@ def _expiry(row: LeaseRow) -> str:
     )
 
 
+def _state(card: WorkerCard) -> str:
+    problems = [
+        one.text if one.tenant is None else f"tenant {one.tenant}: {one.text}" for one in card.problems
+    ]
+    return "; ".join((["draining"] if card.draining else []) + problems) or "ok"
+
+
 add(
     workers,
     verbs.list_workers,
@@ -37,7 +44,7 @@ add(
         "places": "concurrency",
         "version": "version",
         "seen": lambda card: render.ago(card.seen_at),
-        "state": lambda card: "draining" if card.draining else "ok",
+        "state": _state,
     },
     empty="no live workers; start one with leasehold worker MODULE:APP",
 )

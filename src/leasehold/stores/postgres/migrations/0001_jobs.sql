@@ -495,6 +495,7 @@ CREATE TABLE leasehold.worker (
     running     integer NOT NULL,
     draining    boolean NOT NULL DEFAULT false,
     version     text NOT NULL,
+    problems    json NOT NULL,
     started_at  timestamptz NOT NULL,
     seen_at     timestamptz NOT NULL
 );

@@ -1,9 +1,9 @@
 -- name: report_worker
-INSERT INTO leasehold.worker (worker, queues, tasks, sites, tenants, concurrency, running, draining, version, started_at, seen_at)
-VALUES (:worker, :queues, :tasks, :sites, :tenants, :concurrency, :running, :draining, :version, :now, :now)
+INSERT INTO leasehold.worker (worker, queues, tasks, sites, tenants, concurrency, running, draining, version, problems, started_at, seen_at)
+VALUES (:worker, :queues, :tasks, :sites, :tenants, :concurrency, :running, :draining, :version, :problems, :now, :now)
 ON CONFLICT (worker) DO UPDATE SET queues = excluded.queues, tasks = excluded.tasks, sites = excluded.sites,
     tenants = excluded.tenants, concurrency = excluded.concurrency, running = excluded.running, draining = excluded.draining,
-    version = excluded.version, seen_at = excluded.seen_at;
+    version = excluded.version, problems = excluded.problems, seen_at = excluded.seen_at;
 
 -- name: forget_worker
 DELETE FROM leasehold.worker WHERE worker = :worker;
@@ -12,7 +12,7 @@ DELETE FROM leasehold.worker WHERE worker = :worker;
 DELETE FROM leasehold.worker WHERE seen_at < :now - :age::double precision * interval '1 second';
 
 -- name: list_workers
-SELECT worker, queues, tasks, sites, tenants, concurrency, running, draining, version, started_at, seen_at
+SELECT worker, queues, tasks, sites, tenants, concurrency, running, draining, version, problems, started_at, seen_at
 FROM leasehold.worker WHERE seen_at >= :now - :age::double precision * interval '1 second' ORDER BY worker;
 
 -- name: list_leases

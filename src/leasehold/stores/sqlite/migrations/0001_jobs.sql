@@ -451,6 +451,7 @@ CREATE TABLE leasehold_worker (
     running     INTEGER NOT NULL,
     draining    INTEGER NOT NULL DEFAULT 0,
     version     TEXT NOT NULL,
+    problems    TEXT NOT NULL,
     started_at  INTEGER NOT NULL,
     seen_at     INTEGER NOT NULL
 );

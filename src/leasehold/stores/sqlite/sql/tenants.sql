@@ -2,7 +2,9 @@
 INSERT INTO leasehold_tenant (name, changed_at, created_at) VALUES (:name, :now, :now) ON CONFLICT (name) DO NOTHING;
 
 -- name: mark_tenant
-UPDATE leasehold_tenant SET ready = :ready, version = version + 1, changed_at = :now WHERE name = :name;
+-- One call alone changes the row: it has created the tenant.
+UPDATE leasehold_tenant SET ready = :ready, version = version + 1, changed_at = :now WHERE name = :name AND ready <> :ready
+RETURNING name;
 
 -- name: delete_tenant
 DELETE FROM leasehold_tenant WHERE name = :name;

@@ -61,6 +61,8 @@ def read(page_request: PageRequest) -> dict[str, Any]:
 def look_of(card: WorkerCard, now: datetime) -> Badge:
     if card.seen_at is not None and (now - card.seen_at).total_seconds() > SILENT_AFTER:
         return Badge("warn", "silent", "it should report every 10 s; after 45 s it no longer counts as live")
+    if card.problems:
+        return Badge("warn", "in trouble", "what it reported last stands below")
     if card.draining:
         return Badge("stopping", "draining", "it takes no new jobs, and ends after its last job")
     return Badge("running", "working") if card.running else Badge("ok", "ready")
