@@ -19,6 +19,7 @@ from leasehold.errors import DatabaseUnreachable
 from leasehold.stores.database.read_timeout import reads_within
 from leasehold.stores.database.wakeups import Hint
 from leasehold.stores.postgres import connections, database
+from leasehold.stores.postgres import pool as pools
 from leasehold.stores.postgres.connections import BoundedConnection
 from leasehold.stores.postgres.database import PostgresDatabase, PostgresSession
 from leasehold.stores.postgres.store import PostgresStore

@@ -378,7 +378,7 @@ class Connections:
         self._open_first(label)
 
     @property
-    def pool(self) -> Pool:
+    def pool(self) -> Pool[QuickConnection]:
         self._survive_fork()
         return self._pool
 
@@ -455,7 +455,7 @@ def _connect(url: str, options: dict[str, Any]) -> QuickConnection:
     return connection
 
 
-def _close_own(pool: Pool, pid: int) -> None:
+def _close_own(pool: Pool[QuickConnection], pid: int) -> None:
     """Close the pool, except in a forked child, where the connections are the parent's."""
     if pid == os.getpid():
         pool.close()

@@ -12,15 +12,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from typing import Any, Generic, Protocol, TypeVar
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from leasehold.domain.errors import PoolExhausted
-
-if TYPE_CHECKING:
-    from leasehold.stores.postgres.connections import QuickConnection
 
 WAIT_SECONDS = 15.0
 """Seconds to wait for a connection when all are in use."""
@@ -39,15 +36,32 @@ IDLE_FOR = 600.0
 """Seconds after which an unused connection is closed."""
 
 
+class Poolable(Protocol):
+    """What the pool knows of a connection."""
+
+    pgconn: Any
+    opened_at: float
+    unproven: bool
+
+    def is_quiet(self) -> bool: ...
+
+    def rollback(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+C = TypeVar("C", bound=Poolable)
+
+
 class PoolClosed(Exception):
     """The store was closed."""
 
 
-class Pool:
+class Pool(Generic[C]):
     """At most `size` connections. Callers that wait get a place in the order in which they came, and a place that is
     given back goes to the first of them: a thread that calls in a loop must not take it again each time."""
 
-    def __init__(self, connect: Callable[[], QuickConnection], size: int, label: str) -> None:
+    def __init__(self, connect: Callable[[], C], size: int, label: str) -> None:
         self._connect = connect
         self._size = size
         self._label = label
@@ -56,13 +70,13 @@ class Pool:
         """When the connections in use were taken, by place."""
         self._queue: deque[threading.Lock] = deque()
         """The places of callers that wait: a lock, held until the caller has its place or the pool is closed."""
-        self._idle: list[tuple[QuickConnection, float]] = []
+        self._idle: list[tuple[C, float]] = []
         """The connection used last is taken first, so that connections that are not needed can be closed."""
         self._good_since = 0.0
         self._closed = False
 
     @contextmanager
-    def connection(self) -> Iterator[QuickConnection]:
+    def connection(self) -> Iterator[C]:
         place = self._take_place()
         try:
             connection = self._alive() or self._connect()
@@ -79,7 +93,7 @@ class Pool:
         self._good_since = time.monotonic()
         self._close_idle(self._idle)
 
-    def add(self, connection: QuickConnection) -> None:
+    def add(self, connection: C) -> None:
         self._idle.append((connection, time.monotonic()))
 
     def close(self) -> None:
@@ -130,7 +144,7 @@ class Pool:
         slow = sum(taken_at <= before for taken_at in self._taken.values())
         return len(self._taken) - min(slow, MOST_SLOW) >= self._size
 
-    def _alive(self) -> QuickConnection | None:
+    def _alive(self) -> C | None:
         with suppress(IndexError):
             while True:
                 connection, since = self._idle.pop()
@@ -140,7 +154,7 @@ class Pool:
                 connection.close()
         return None
 
-    def _give_back(self, connection: QuickConnection, place: threading.Lock) -> None:
+    def _give_back(self, connection: C, place: threading.Lock) -> None:
         try:
             if connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
                 with suppress(psycopg.Error):
@@ -169,7 +183,7 @@ class Pool:
             self._hand_over()
 
     @staticmethod
-    def _close_idle(idle: list[tuple[QuickConnection, float]]) -> None:
+    def _close_idle(idle: list[tuple[C, float]]) -> None:
         with suppress(IndexError):
             while True:
                 idle.pop()[0].close()
