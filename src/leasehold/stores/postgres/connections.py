@@ -388,10 +388,6 @@ class Connections:
         self._survive_fork()
         return self._lendable
 
-    def another(self, label: str) -> Connections:
-        """A second set for the same database, with one connection of its own."""
-        return Connections(self.url, label, size=1, pooler=self.pooler)
-
     def options(self) -> dict[str, Any]:
         return options(self.pooler) | {
             # A transaction-mode pooler hands each transaction to another backend: nothing prepared survives.
