@@ -72,7 +72,7 @@ def enqueue_everywhere(app: Leasehold, **fields: object) -> dict[str | None, str
 
 def claim_all(many: JobStore, number: int = 3) -> dict[str | None, Grant]:
     grants: list[Grant] = []
-    wait_for(lambda: grants.extend(many.claim("worker", ["default"], 10)) or len(grants) >= number)  # type: ignore[func-returns-value]
+    wait_for(lambda: grants.extend(many.claim("worker", ["default"], 10)) or len(grants) >= number)
     assert len(grants) == number
     return {grant.tenant: grant for grant in grants}
 
@@ -243,7 +243,7 @@ def test_it_is_logged_once_when_it_begins_and_once_when_it_is_over(
     (begun,) = [record.getMessage() for record in caplog.records]
     assert begun.startswith("tenant beta is in trouble, and its jobs wait: ")
     trouble.end()
-    wait_for(lambda: work() or not many.problems)  # type: ignore[func-returns-value]
+    wait_for(lambda: work() or not many.problems)
     assert [record.getMessage() for record in caplog.records[1:]] == ["tenant beta is served again"]
 
 

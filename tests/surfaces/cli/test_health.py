@@ -52,7 +52,7 @@ def test_a_worker_has_a_health_file_as_long_as_it_lives(sqlite_cli: Cli):
 
 
 def judged(*problems: str) -> Health:
-    return Health(not problems, problems, running=0, unsettled=0, left_behind=0)
+    return Health(not problems, problems, tenants=(), running=0, unsettled=0, left_behind=0)
 
 
 def test_the_health_file_goes_while_its_worker_is_not_well(tmp_path):
