@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -250,6 +251,25 @@ def test_it_is_logged_once_when_it_begins_and_once_when_it_is_over(
 def enqueue_everywhere_but_beta(app: Leasehold) -> None:
     for name in WELL:
         part(app, name).enqueue([new_job()])
+
+
+def test_a_role_may_be_late_with_one_tenant_in_several_threads(
+    app: Leasehold, many: JobStore, trouble: Trouble
+):
+    """As the settler, which has two batches under way."""
+    for _ in range(2):
+        enqueue_everywhere(app)
+    grants: list[Grant] = []
+    wait_for(lambda: grants.extend(many.claim("worker", ["default"], 10)) or len(grants) == 6)
+    first, second = ([one for one in grants if one.tenant == "beta"][number] for number in range(2))
+    trouble.begin()
+    with ThreadPoolExecutor(2) as threads:
+        for grant in (first, second):
+            threads.submit(many.settle, [Ending(grant.id, grant.token, Success("1"), grant.seq)], wait=False)
+    trouble.end()
+    wait_for(lambda: not many._visits._late)  # type: ignore[attr-defined]
+    leases_left = {grant.id: grant.token for grant in grants if grant.tenant != "beta"}
+    assert all(renewal.extended for renewal in many.renew(leases_left))
 
 
 def test_if_every_one_is_in_trouble_the_claim_says_so(

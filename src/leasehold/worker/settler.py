@@ -157,7 +157,8 @@ class Settler:
                 if self._locked and time.monotonic() >= warn_at:
                     warn_at = float("inf")
                     logger.warning(
-                        "%d result(s) are kept: their rows are locked, or their tenant is in trouble",
+                        "%d result(s) are kept: an open transaction has locked their rows, "
+                        "or their tenant is in trouble",
                         len(self._locked),
                     )
             self._some_locked.clear()

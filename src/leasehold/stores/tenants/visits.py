@@ -198,7 +198,8 @@ class Visits:
     def __init__(self, troubles: Troubles) -> None:
         self.troubles = troubles
         self._lock = threading.Lock()
-        self._late: dict[tuple[Name, str], _Visit] = {}
+        self._late: set[_Visit] = set()
+        """Those under way. A role that calls from several threads may have several of one tenant."""
         self._dropped: set[Name] = set()
         """Tenants of which late visits have found out that they were dropped."""
 
@@ -215,7 +216,7 @@ class Visits:
         _Round(self, role, calls, visited, patience, on_late).run()
 
     def is_late(self, name: Name, role: str) -> bool:
-        return (name, role) in self._late
+        return any(one.role == role for one in self._late_of(name))
 
     @property
     def all_is_well(self) -> bool:
@@ -225,15 +226,21 @@ class Visits:
         """Why the tenant is not visited now."""
         if self.all_is_well:
             return None
-        with self._lock:
-            late = {whose: one.began_at for (of, whose), one in self._late.items() if of == name}
-        if role in late or len(late) >= MOST_LATE:
-            seconds = time.monotonic() - late.get(role, min(late.values()))
+        late = self._late_of(name)
+        own = [one for one in late if one.role == role]
+        if own or len(late) >= MOST_LATE:
+            seconds = time.monotonic() - min(one.began_at for one in own or late)
             text = f"no answer for {seconds:.0f} s; look for a lock on its tables or its file"
             if seconds >= LATE_IS_TROUBLE:
                 self.troubles.note(name, role, text)
             return text
         return self.troubles.pausing(name, role)
+
+    def _late_of(self, name: Name) -> list[_Visit]:
+        if not self._late:
+            return []
+        with self._lock:
+            return [one for one in self._late if one.name == name]
 
     def is_dropped(self, name: Name) -> bool:
         """Whether a late visit has found that the tenant was dropped. Only once: there may be a new one."""
@@ -243,17 +250,17 @@ class Visits:
         return True
 
     def patience(self, name: Name, role: str, usual: float) -> float:
-        in_trouble = self.troubles.has(name, role) or any(whose == name for whose, _ in list(self._late))
+        in_trouble = self.troubles.has(name, role) or self._late_of(name)
         return ROLE_WAITS_IN_TROUBLE if in_trouble else usual
 
     def left(self, one: _Visit) -> None:
         with self._lock:
-            self._late[one.name, one.role] = one
+            self._late.add(one)
 
     def came_back(self, one: _Visit) -> None:
         """A late visit has ended."""
         with self._lock:
-            del self._late[one.name, one.role]
+            self._late.remove(one)
         self.judge(one)
         if isinstance(one.error, TenantNotFound):
             self._dropped.add(one.name)
