@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,8 @@ from leasehold import Context, Leasehold, Retry, State
 from leasehold.domain.stream import LOG_CAP
 from leasehold.errors import DatabaseUnreachable, InvalidInput, InvalidTask, RunnerUnreachable
 from leasehold.runners.subprocess import SubprocessRunner
-from leasehold.types import Command, Job, NotRun, Worker
-from tests.workers import burst, wait_for
+from leasehold.types import Command, Job, NotRun
+from tests.workers import burst, wait_for, working
 
 NO_RETRY = Retry(max_attempts=1, max_crashes=1)
 TWO_HOURS = {"sqlite": "7200000000", "postgres": "interval '2 hours'"}
@@ -52,27 +50,6 @@ def shell(app: Leasehold) -> Callable[..., Job[Any]]:
         return run.enqueue(script, list(arguments))
 
     return enqueue
-
-
-@contextmanager
-def working(app: Leasehold, **settings: Any) -> Iterator[Worker]:
-    """A worker on a loop of its own, drained at the end."""
-    ready, over = threading.Event(), threading.Event()
-    worker = app.worker(retention=None, **settings)
-
-    async def work() -> None:
-        async with worker:
-            ready.set()
-            await asyncio.to_thread(over.wait)
-
-    with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(asyncio.run, work())
-        try:
-            wait_for(lambda: ready.is_set() or running.done())
-            yield worker
-        finally:
-            over.set()
-            running.result()
 
 
 def runs_of(app: Leasehold) -> list[Path]:

@@ -314,15 +314,24 @@ class ExternalAttempt(Attempt):
     async def _call_runner(self, verb: Callable[[], T]) -> T:
         """Call the runner until it answers. Raises StopRequested if the execution has to be left alone meanwhile."""
         pause = 0.2
+        troubled = False
         while True:
             try:
-                return await self.executions.call(verb)
+                answer = await self.executions.call(verb)
+                if troubled:
+                    logger.info("job %s: the runner of %s answers again", self.grant.id, self.execution)
+                return answer
             except LeaseholdError:
                 raise
             except Exception as error:
-                logger.warning(
-                    "job %s: cannot find out the state of %s: %s", self.grant.id, self.execution, error
-                )
+                if not troubled:
+                    logger.warning(
+                        "job %s: cannot find out the state of %s; trying again: %s",
+                        self.grant.id,
+                        self.execution,
+                        error,
+                    )
+                troubled = True
             if self.cause in LEAVING:
                 raise StopRequested
             await asyncio.sleep(pause)
