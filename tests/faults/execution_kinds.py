@@ -29,7 +29,7 @@ from tests.runners.docker.lab import HOST
 
 def execution(job: Job[Any], attempt: int = 1) -> str:
     """Its name."""
-    return f"app-{job.id}-{attempt}"
+    return f"app-{job._operator._find_store().identity(job.id)}-{job.id}-{attempt}"
 
 
 class Kind(ABC):

@@ -17,6 +17,7 @@ from leasehold.domain.stream import LOG_CAP
 from leasehold.errors import DatabaseUnreachable, InvalidInput, InvalidTask, RunnerUnreachable
 from leasehold.runners.subprocess import SubprocessRunner
 from leasehold.types import Command, Job, NotRun
+from leasehold.worker.pruner import ExecutionCleanup
 from tests.workers import burst, wait_for, working
 
 NO_RETRY = Retry(max_attempts=1, max_crashes=1)
@@ -63,12 +64,14 @@ def runs_of(app: Leasehold) -> list[Path]:
 def alive(app: Leasehold, job: Job[Any] | None = None) -> list[int]:
     """The processes of commands, or of one job's, by the variable that each of them has."""
     folder = app.__internals__.command_runner().folder
-    wanted = f"LEASEHOLD_RESULT={folder}/{f'app-{job.id}-' if job else ''}".encode()
+    wanted = f"LEASEHOLD_RESULT={folder}/".encode()
+    whose = b"" if job is None else job.id.encode()
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
-                if wanted in (process / "environ").read_bytes():
+                _, there, name = (process / "environ").read_bytes().partition(wanted)
+                if there and whose in name.partition(b"\0")[0]:
                     found.append(int(process.name))
             except OSError:
                 continue
@@ -444,7 +447,7 @@ def test_a_command_that_obeys_its_stop_after_its_watcher_has_gone_was_stopped(
     if verb is not None:
         getattr(job, verb)()
     runner = app.__internals__.command_runner()
-    runner.stop(f"app-{job.id}-1", 10.0)
+    runner.stop(job.refresh().__row__.execution_name, 10.0)
     wait_for(lambda: (runs_of(app)[0] / "exit").exists())
     with working(app):
         wait_for(lambda: job.refresh().state not in (State.RUNNING, State.QUEUED))
@@ -457,7 +460,7 @@ def test_a_command_that_was_stopped_for_its_time_has_timed_out_though_its_watche
 ):
     job = shell(WAITS, timeout="1h")
     leave_running(app, [job])
-    app.__internals__.command_runner().stop(f"app-{job.id}-1", 10.0)
+    app.__internals__.command_runner().stop(job.refresh().__row__.execution_name, 10.0)
     wait_for(lambda: (runs_of(app)[0] / "exit").exists())
     backend.query(f"UPDATE leasehold.execution SET started_at = started_at - {TWO_HOURS[backend.name]}")
     burst(app)
@@ -586,3 +589,36 @@ def test_a_worker_that_cannot_open_its_folder_says_so_when_it_starts(app, tmp_pa
     with pytest.raises(RunnerUnreachable, match=r"cannot run plain: .*Not a directory"):
         burst(app)
     assert os.listdir(tmp_path)
+
+
+# --- whose it is ----------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_of_a_database_with_the_same_folder_takes_nothing_of_the_original(
+    app, shell, backend, tmp_path
+):
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    job = shell(
+        f"echo begun; echo $$ >> {begun}; while [ ! -e {gate} ]; do sleep 0.02; done; echo 7 > $LEASEHOLD_RESULT"
+    )
+    leave_running(app, [job])
+    with backend.copied() as copy:
+        runner = app.__internals__.command_runner()
+        with Leasehold(copy.url, schema=copy.schema, executions=runner.folder) as other:
+            definition = app.__internals__.tasks.definitions[job.task]
+            other.command(name=job.task, retry=NO_RETRY)(definition.function)
+
+            @other.task
+            def plain() -> None: ...
+
+            later = plain.enqueue()
+            with working(other):
+                wait_for(lambda: later.refresh().state is State.SUCCEEDED)
+            assert other.get(job.id).__row__.orphan, "executions are adopted before anything is claimed"
+            other.__internals__.store.abandon(job.id)
+            ExecutionCleanup(other.__internals__.store, lambda: [runner]).beat()
+            assert alive(app, job)
+    gate.touch()
+    burst(app)
+    assert (job.refresh().state, job.result(timeout=0), job.attempt) == (State.SUCCEEDED, 7, 1)
+    assert len(begun.read_text().split()) == 1

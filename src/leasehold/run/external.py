@@ -13,7 +13,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leasehold.domain.errors import InvalidInput, LeaseholdError
 from leasehold.domain.job import Grant
@@ -26,6 +26,9 @@ from leasehold.run.executions import Executions, OutputReader
 from leasehold.run.state import current_run
 from leasehold.runners.contract import Collected, ExecutionState, NothingToCollect, Phase, Runner, Start
 from leasehold.tasks.external import External
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -40,17 +43,22 @@ HANGS_AFTER = 30.0
 AFTER_A_BUG = 5.0
 """Seconds until another worker may adopt it: that one may well meet the same bug, and each adoption is recorded."""
 ERROR_TAIL = 2000
-_NAME = re.compile(r"app-(?P<job>[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]+")
+_NAME = re.compile(
+    r"app-(?P<identity>[0-9a-f]{16})-(?P<job>[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]+"
+)
 
 
-def name_of(grant: Grant) -> str:
-    return f"{grant.tenant or 'app'}-{grant.id}-{grant.attempt}"
+def name_of(grant: Grant, identity: str) -> str:
+    """The name of the attempt's execution. `identity`: of the job's database. A copy of the database has the same jobs,
+    and perhaps the same folder and engine."""
+    return f"{grant.tenant or 'app'}-{identity}-{grant.id}-{grant.attempt}"
 
 
-def job_of(name: str) -> str | None:
-    """The id of the app's own job whose execution has this name. None: it is a tenant's job, or not a job of ours."""
+def job_of(name: str) -> tuple[str, str] | None:
+    """The identity of the database and the id of the app's own job whose execution has this name. None: it is a
+    tenant's job, or not a job of ours."""
     found = _NAME.fullmatch(name)
-    return None if found is None else found["job"]
+    return None if found is None else (found["identity"], found["job"])
 
 
 class ExternalAttempt(Attempt):
@@ -104,11 +112,7 @@ class ExternalAttempt(Attempt):
                 spec = await self._spec()
             except Exception as error:
                 return outcome_of(error, self.definition)
-            self.execution = name_of(grant)
-            if not await self._call_store(
-                lambda store: store.record_site(grant.id, grant.token, self.runner.site, self.execution),
-                otherwise=False,
-            ):
+            if not await self._call_store(self._place, otherwise=False):
                 return None
             self._site_recorded = True
             self.raise_if_stopped()
@@ -126,6 +130,11 @@ class ExternalAttempt(Attempt):
         except Exception as error:
             return await self._settle_or_follow(outcome_of(error, self.definition))
         return await self._start(spec)
+
+    def _place(self, store: JobStore) -> bool:
+        grant = self.grant
+        self.execution = name_of(grant, store.identity(grant.id))
+        return store.record_site(grant.id, grant.token, self.runner.site, self.execution)
 
     async def _spec(self) -> Any:
         """Call the task's function, which says what to run."""

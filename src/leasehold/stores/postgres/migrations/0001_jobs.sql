@@ -323,12 +323,14 @@ CREATE TABLE leasehold.time_limit (
 );
 CREATE INDEX time_limit_due ON leasehold.time_limit (due_at);
 
--- Where an execution runs: one per attempt, kept. Stored before the start; `started_at` is set after it.
+-- Where an execution runs: one per attempt, kept. Stored before the start; `started_at` is set after it. `origin` is the
+-- identity of the database that has placed it: a copy of the database leaves it alone.
 CREATE TABLE leasehold.execution (
     job        bigint NOT NULL,
     attempt    integer NOT NULL,
     site       text NOT NULL,
     name       text NOT NULL,
+    origin     text NOT NULL,
     placed_at  timestamptz NOT NULL,
     started_at timestamptz,
     PRIMARY KEY (job, attempt)

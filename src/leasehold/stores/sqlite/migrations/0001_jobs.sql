@@ -278,12 +278,14 @@ CREATE TABLE leasehold_time_limit (
 ) WITHOUT ROWID;
 CREATE INDEX leasehold_time_limit_due ON leasehold_time_limit (due_at);
 
--- Where an execution runs: one per attempt, kept. Stored before the start; `started_at` is set after it.
+-- Where an execution runs: one per attempt, kept. Stored before the start; `started_at` is set after it. `origin` is the
+-- identity of the database that has placed it: a copy of the database leaves it alone.
 CREATE TABLE leasehold_execution (
     job        INTEGER NOT NULL,
     attempt    INTEGER NOT NULL,
     site       TEXT NOT NULL,
     name       TEXT NOT NULL,
+    origin     TEXT NOT NULL,
     placed_at  INTEGER NOT NULL,
     started_at INTEGER,
     PRIMARY KEY (job, attempt)
