@@ -23,6 +23,7 @@ TABLES = (
     "lease",
     "parked",
     "outcome",
+    "result_piece",
     "failure_state",
     "attempt",
     "unique_key",

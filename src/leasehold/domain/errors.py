@@ -33,6 +33,7 @@ LeaseholdError
     ├── AcquireTimedOut              a slot or a rate was not free in time
     └── StoreError                   the database, or the server in front of it, refuses or fails
         ├── DatabaseUnreachable
+        ├── ResultsUnwritable        the folder for results is full, missing or read-only
         ├── ReadTooSlow              a read took longer than its caller may wait
         ├── DriverMissing
         ├── DatabaseTooOld
@@ -517,6 +518,20 @@ class DatabaseUnreachable(StoreError):
         self.cause = cause
         self.remedy = remedy
         super().__init__(f"cannot reach {store}: {cause}; {remedy}")
+
+
+class ResultsUnwritable(StoreError):
+    """The folder for results cannot be written to: it is full, missing or read-only. A worker keeps the results of
+    running jobs and tries again.
+
+    Remedy: Make room in the folder, bring it back, or change its rights."""
+
+    def __init__(self, folder: str, cause: str) -> None:
+        self.folder = folder
+        self.cause = cause
+        super().__init__(
+            f"cannot write to the results folder {folder}: {cause}; make room, bring it back or change its rights"
+        )
 
 
 class DriverMissing(StoreError):

@@ -90,7 +90,7 @@ class ExternalAttempt(Attempt):
         try:
             outcome = await self._run()
         except StopRequested:
-            outcome = self.outcome_when_stopped()
+            outcome = self.unkept or self.outcome_when_stopped()
         except BaseException as error:
             logger.exception(
                 "job %s: unexpected error, which is a bug; leaving its execution alone", self.grant.id
@@ -239,7 +239,9 @@ class ExternalAttempt(Attempt):
             except NothingToCollect:
                 return None
             except InvalidInput as error:
-                return self._unless_stopped(Failure(str(error)))
+                return self._unless_stopped(
+                    Failure(str(error), final=True)
+                )  # it did run: do not pay for it again
             await self.executions.call(self._output.finish)
             if self._stopping_since is not None or collected.was_stopped:
                 return self._unless_stopped(Stopped())  # by this worker, or by an earlier one
@@ -257,7 +259,7 @@ class ExternalAttempt(Attempt):
         if meaning == "success":
             try:
                 success = Success(await self.executions.call(lambda: self._result(collected)))
-                return await self.file(success) if self.becomes_file(success.result) else success
+                return await self.file(success) if self.leaves_row(success.result) else success
             except LeaseholdError as error:
                 return Failure(f"its result cannot be kept: {error}")
             except Exception as error:  # of the user's own `collect`
@@ -291,6 +293,11 @@ class ExternalAttempt(Attempt):
         """Return the outcome if no start is possible any more; else follow: another worker may have started it."""
         state = await self._call_runner(lambda: self.runner.tombstone(self.execution))
         return self._unless_stopped(outcome) if state.phase is Phase.TOMBSTONE else await self._follow()
+
+    @property
+    def may_write(self) -> bool:
+        """False also if the worker lets go of the execution: the next worker finds the result where it is."""
+        return self.cause not in LEAVING
 
     def _unless_stopped(self, outcome: Outcome) -> Outcome | None:
         return outcome if self.cause is None else self.outcome_when_stopped()

@@ -182,15 +182,17 @@ class DockerRunner(Runner[ContainerSpec]):
             raise NothingToCollect(name, self.probe(name))
         kept = int(facts["HostConfig"]["LogConfig"]["Config"]["max-size"]) * (LOG_FILES - 1)
         home = folder_of_try(folder, container.try_id)
+        if home is None:
+            raise InvalidInput("result", "is gone: the folder of the execution was deleted", "")
         names = json.loads(facts["Config"]["Labels"][OUTPUTS])
         return Collected(
             code=container.code,
             stdout=self._logs.output(container.id, folder, "stdout", kept),
             stderr=self._logs.output(container.id, folder, "stderr", kept),
-            result=None if home is None else read_result(home),
+            result=read_result(home),
             was_stopped=(folder / "stop").exists(),
             reason=_reason(facts, container.code, stopped=(folder / "stop").exists()),
-            files={} if home is None else find_outputs(home, names),
+            files=find_outputs(home, names),
         )
 
     def remove(self, name: str) -> bool:

@@ -115,6 +115,17 @@ CREATE TABLE leasehold_outcome (
 -- People search for what did not go well; a plain success never enters this index.
 CREATE INDEX leasehold_outcome_notable ON leasehold_outcome (state, job) WHERE state <> 1;
 
+-- Results that are too large for their row and not in a file: `result_ref` names token and number of such a result. An
+-- attempt may write several, of which its success names one.
+CREATE TABLE leasehold_result_piece (
+    job    INTEGER NOT NULL,
+    token  INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    piece  INTEGER NOT NULL,
+    text   TEXT NOT NULL,
+    PRIMARY KEY (job, token, number, piece)
+);
+
 -- What an attempt leaves for the next one, and what the place does not have: counters, when it first and last started,
 -- its due time once that was postponed, the last error, and why it waits or is to stop.
 CREATE TABLE leasehold_failure_state (
