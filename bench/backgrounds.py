@@ -32,6 +32,8 @@ class Dialect:
     """Spells times and ids. Both are given as an expression for the seconds from `epoch` on; `i` is the row."""
 
     name: Literal["sqlite", "postgres"]
+    identity: str
+    """Of the database, as the one that has placed its executions."""
     epoch: float = field(default_factory=time.time)
 
     def time(self, seconds: object) -> str:
@@ -237,6 +239,7 @@ def _parked(d: Dialect, block: int, count: int, state: State, task: Kind = PLAIN
             "attempt": "1",
             "site": f"'{SITE}'",
             "name": "'run-' || i",
+            "origin": f"'{d.identity}'",
             "placed_at": d.time(-_HOUR),
         }
         beside.append(Rows("execution", count, run))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import select
@@ -26,6 +27,7 @@ TABLES = (
     "lease",
     "parked",
     "outcome",
+    "result_piece",
     "failure_state",
     "attempt",
     "unique_key",
@@ -133,6 +135,43 @@ class Backend:
         deletes = [f"DELETE FROM leasehold.{table}" for table in TABLES]
         for text in deletes if self.name == "sqlite" else ["; ".join(deletes)]:
             self.query(text)
+
+    @contextlib.contextmanager
+    def copied(self) -> Iterator[Backend]:
+        """A copy of this database, as after a dump and a restore: another file, or another schema."""
+        if self.name == "sqlite":
+            path = self.url.removeprefix("sqlite:///")
+            other = Backend("sqlite", f"sqlite:///{path}.copy")
+            with (
+                contextlib.closing(sqlite3.connect(path)) as ours,
+                contextlib.closing(sqlite3.connect(f"{path}.copy")) as theirs,
+            ):
+                ours.backup(theirs)
+        else:
+            other = Backend("postgres", self.url, f"{self.schema}_copy")
+            other.open().upgrade()
+            for table in (*TABLES, "gate", "worker_name"):
+                self.query(f'DELETE FROM "{other.schema}".{table}')
+                self.query(
+                    f'INSERT INTO "{other.schema}".{table} OVERRIDING SYSTEM VALUE'
+                    f" SELECT * FROM leasehold.{table}"
+                )
+            for table, column in self.query(
+                "SELECT table_name, column_name FROM information_schema.columns"
+                " WHERE table_schema = ? AND is_identity = 'YES'",
+                other.schema,
+            ):
+                place = f'"{other.schema}".{table}'
+                self.query(
+                    f"SELECT setval(pg_get_serial_sequence('{place}', '{column}'), coalesce(max({column}), 0) + 1)"
+                    f" FROM {place}"
+                )
+        try:
+            yield other
+            if self.name == "postgres":
+                other.open().drop()
+        finally:
+            other.close_opened()
 
     def mislead_planner(self, rows: int) -> None:
         """PostgreSQL believes that the places have so few rows, or so many, on the pages that they have now: it takes

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from leasehold import Leasehold, Worker
@@ -41,3 +44,24 @@ async def until(condition: Callable[[], object], seconds: float = 20.0) -> None:
     while not await asyncio.to_thread(condition):
         assert time.monotonic() < deadline, "it did not happen in time"
         await asyncio.sleep(0.01)
+
+
+@contextmanager
+def working(app: Leasehold, **settings: Any) -> Iterator[Worker]:
+    """A worker on a loop of its own, drained at the end."""
+    ready, over = threading.Event(), threading.Event()
+    worker = app.worker(retention=None, **settings)
+
+    async def work() -> None:
+        async with worker:
+            ready.set()
+            await asyncio.to_thread(over.wait)
+
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(asyncio.run, work())
+        try:
+            wait_for(lambda: ready.is_set() or running.done())
+            yield worker
+        finally:
+            over.set()
+            running.result()

@@ -23,6 +23,8 @@ DIALECT_ONLY: dict[str, str] = {
     "change_groups_at_commit": "SQLite has one writer: a group's row waits for nobody else",
     "notify_at_commit": "NOTIFY",
     "insert_by_hand": "NOTIFY",
+    "identify_schema": "a SQLite file is known by its inode",
+    "identify_cluster": "a SQLite file is known by its inode",
     "ready_many": "COPY takes no expressions, and needs its numbers beforehand",
     "find_due_groups": _NO_LATERAL,
     "claim_idle": _NO_LATERAL,

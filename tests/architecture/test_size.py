@@ -9,9 +9,9 @@ import pytest
 from tests.architecture.sources import PACKAGE
 
 # A feature may raise a limit with a decision record that names it, by at most MOST_OF_A_FEATURE lines.
-MOST_PYTHON_LINES = 57_600
+MOST_PYTHON_LINES = 58_100
 MOST_PYTHON_FILES = 301
-MOST_SQL_LINES = 6_600
+MOST_SQL_LINES = 6_700
 MOST_OF_A_FEATURE = 1_200
 
 

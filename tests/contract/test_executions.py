@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from leasehold.domain.errors import InvalidState
 from leasehold.domain.outcome import Success
 from leasehold.domain.policy import Policy
 from leasehold.domain.states import State
+from leasehold.operations.explain import explain
+from leasehold.stores.results import ClaimDenied
+from tests.backends import Backend
 from tests.contract.lives import OWNER, SITE, end, is_fenced, orphan, run, run_external
 
 ADOPT = Policy(on_lost="adopt")
@@ -70,3 +75,60 @@ def test_only_an_orphan_can_be_abandoned(store, clock):
     with pytest.raises(InvalidState):
         store.abandon(left.id)
     assert not is_fenced(store, adopted, Success())
+
+
+# -- which database has placed it
+
+
+def test_a_copy_of_a_database_leaves_alone_what_its_original_has_placed(store, clock, backend):
+    left = orphan(store, clock, policy=ADOPT)
+    with backend.copied() as copy:
+        other = copy.open(clock)
+        assert other.get(left.id).orphan
+        assert other.adopt("late", [SITE]) == []
+        denied = other.claim_by_id(left.id, "late", [SITE])
+        assert isinstance(denied, ClaimDenied)
+        assert "another database" in denied.why
+        *_, hold = explain(other, left.id)
+        assert "copied or restored" in hold.detail
+        assert f"abandon {left.id}" in hold.remedy
+        assert other.abandon(left.id).state is State.QUEUED
+    assert [grant.id for grant in store.adopt("late", [SITE])] == [left.id]
+
+
+@pytest.mark.parametrize("backend", ["sqlite"], indirect=True)
+def test_a_file_that_is_renamed_is_the_same_database(backend, tmp_path):
+    with backend.copied() as copy:
+        known = copy.open().identity("any")
+        copy.close_opened()
+        os.rename(copy.url.removeprefix("sqlite:///"), tmp_path / "renamed.db")
+        copy.url = f"sqlite:///{tmp_path}/renamed.db"
+        assert copy.open().identity("any") == known
+
+
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_a_database_with_another_url_is_the_same(store, backend):
+    url = f"{backend.url}{'&' if '?' in backend.url else '?'}application_name=other"
+    other = Backend("postgres", url, backend.schema)
+    assert other.open().identity("any") == store.identity("any")
+    other.close_opened()
+
+
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+def test_a_role_that_may_not_read_the_clusters_identifier_has_an_identity_too(store, backend, start_postgres):
+    server = start_postgres()
+    own = Backend("postgres", server.url())
+    own.open().upgrade()
+    known = own.open().identity("any")
+    for text in (
+        "REVOKE EXECUTE ON FUNCTION pg_catalog.pg_control_system() FROM PUBLIC",
+        "CREATE ROLE reader LOGIN",
+        "GRANT USAGE ON SCHEMA leasehold TO reader",
+    ):
+        own.query(text.replace("leasehold ", '"leasehold" '))
+    found = Backend("postgres", f"{own.url}{'&' if '?' in own.url else '?'}options=-crole%3Dreader")
+    identity = found.open().identity("any")
+    assert len(identity) == len(known)
+    assert identity != known
+    for opened in (own, found):
+        opened.close_opened()

@@ -215,7 +215,7 @@ def test_a_pruned_job_leaves_no_row_behind(store, clock, backend):
     clock.advance(1000)
     again = store.claim_by_id(grant.id, "worker-3")
     store.stop_jobs([grant.id], StopScope(group="g"), "graceful")
-    end(store, again, Success("1"))
+    end(store, again, Success(None, store.keep_result(again.id, again.token, "1")))
     newer(store)
 
     def rows() -> dict[str, int]:

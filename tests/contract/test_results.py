@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from leasehold.domain.errors import InvalidInput, ResultMissing
+from leasehold.domain.errors import InvalidInput, LeaseLost, ResultMissing, ResultsUnwritable
 from leasehold.domain.outcome import HandedBack, Success
 from leasehold.stores.results import Ending
 from leasehold.stores.store import JobStore
@@ -173,22 +173,130 @@ def test_a_folder_that_cannot_be_made_is_refused(backend, clock, tmp_path):
     assert raised.value.field == "results"
 
 
-def test_without_a_folder_it_is_beside_the_file_or_refused(backend, clock, tmp_path):
+def test_without_a_folder_a_file_is_beside_the_database_or_refused(backend, clock, tmp_path):
     store = backend.open(clock)
     store.check_results(needed=False)
     assert not (tmp_path / "jobs.db.results").exists(), "nobody needs it yet"
     grant = run(store)
     if backend.name == "sqlite":
         store.check_results(needed=True)
-        name = store.file_result(grant.id, grant.token, "1")
+        name = store.file_result(grant.id, grant.token, "1", as_file=True)
         assert files(tmp_path / "jobs.db.results") == [name]
         return
     for call in (
         lambda: store.check_results(needed=True),
-        lambda: store.file_result(grant.id, grant.token, "1"),
+        lambda: store.file_result(grant.id, grant.token, "1", as_file=True),
+        lambda: store.file_result(grant.id, grant.token, HUGE),
     ):
         with pytest.raises(InvalidInput, match="LEASEHOLD_RESULTS"):
             call()
     with pytest.raises(ResultMissing, match="LEASEHOLD_RESULTS"):
         store.read_result(grant.id, f"{grant.id}.1.json")
     assert store.sweep_results() == 0
+
+
+def test_a_folder_that_does_not_take_a_result_is_told_from_the_database(store, folder):
+    grant = run(store)
+    folder.write_text("not a folder")
+    with pytest.raises(ResultsUnwritable, match="cannot write to the results folder") as raised:
+        store.file_result(grant.id, grant.token, "1")
+    assert raised.value.folder == str(folder)
+    folder.unlink()
+    assert store.read_result(grant.id, store.file_result(grant.id, grant.token, "1")) == "1"
+
+
+# -- in the database, in pieces
+
+
+HUGE = '"' + "x" * 16 * 1024 * 1024 + '"'
+
+
+@pytest.fixture
+def bare(backend: Backend, clock) -> JobStore:
+    """A store without a folder."""
+    return backend.open(clock)
+
+
+def pieces(backend: Backend) -> list[tuple[int, int, int]]:
+    """Token, number and bytes of each."""
+    length = "length(CAST(text AS BLOB))" if backend.name == "sqlite" else "octet_length(text)"
+    return backend.query(f"SELECT token, number, {length} FROM leasehold.result_piece ORDER BY 1, 2, piece")
+
+
+def test_without_a_folder_a_large_result_is_kept_in_pieces_of_a_megabyte_at_most(bare, backend):
+    grant = run(bare)
+    text = json.dumps({"text": "ä€😀" * 500_000}, ensure_ascii=False)
+    name = bare.file_result(grant.id, grant.token, text)
+    job = end(bare, grant, Success(None, name))
+    assert (job.result, job.result_ref) == (None, name)
+    assert backend.open().read_result(job.id, name) == text
+    sizes = [size for _, _, size in pieces(backend)]
+    assert sum(sizes) == len(text.encode())
+    assert max(sizes) <= 1024 * 1024
+
+
+def test_with_a_folder_nothing_is_kept_in_pieces_unless_that_is_asked_for(store, backend, folder):
+    grant = run(store)
+    store.file_result(grant.id, grant.token, HUGE)
+    assert len(files(folder)) == 1
+    assert pieces(backend) == []
+    assert store.read_result(grant.id, store.keep_result(grant.id, grant.token, '"a"')) == '"a"'
+
+
+def test_who_has_lost_the_lease_keeps_no_pieces(bare, backend):
+    late = run(bare)
+    end(bare, late, HandedBack())
+    winner = claim_one(bare, "worker-2")
+    with pytest.raises(LeaseLost):
+        bare.file_result(late.id, late.token, '"wrong"')
+    assert pieces(backend) == []
+    kept = bare.file_result(winner.id, winner.token, '"right"')
+    end(bare, winner, Success(None, kept))
+    assert bare.read_result(winner.id, kept) == '"right"'
+    with pytest.raises(LeaseLost):
+        bare.file_result(winner.id, winner.token, '"late"')
+
+
+def test_a_second_result_in_pieces_does_not_replace_the_first(bare):
+    grant = run(bare)
+    first = bare.file_result(grant.id, grant.token, "1")
+    second = bare.file_result(grant.id, grant.token, "2")
+    assert first != second
+    assert (bare.read_result(grant.id, first), bare.read_result(grant.id, second)) == ("1", "2")
+
+
+def test_pieces_go_with_their_job(bare, backend, clock):
+    grant = run(bare)
+    end(bare, grant, Success(None, bare.file_result(grant.id, grant.token, "1")))
+    clock.advance(2 * DAY)
+    assert bare.prune(DAY).deleted == 1
+    assert pieces(backend) == []
+
+
+def test_only_pieces_that_no_job_needs_any_more_are_swept(bare, backend):
+    done = run(bare)
+    kept = bare.file_result(done.id, done.token, "1")
+    bare.file_result(done.id, done.token, "22")
+    end(bare, done, Success(None, kept))
+    running = run(bare)
+    unsettled = bare.file_result(running.id, running.token, "333")
+    crashed = run(bare)
+    bare.file_result(crashed.id, crashed.token, "4444")
+    end(bare, crashed, HandedBack())
+    assert bare.sweep_results(part=7) == 0, "pieces are swept with part 0"
+    assert bare.sweep_results(part=0) == 2
+    assert sorted(size for _, _, size in pieces(backend)) == [1, 3]
+    assert (bare.read_result(done.id, kept), bare.read_result(running.id, unsettled)) == ("1", "333")
+
+
+@pytest.mark.parametrize(
+    "name", ["database:1.2", "database:2.1", "database:0.1", "database:1.1.1", "database:x"]
+)
+def test_a_name_under_which_nothing_was_kept_is_missing(bare, name):
+    grant = run(bare)
+    bare.file_result(grant.id, grant.token, "1")
+    other = run(bare)
+    with pytest.raises(ResultMissing):
+        bare.read_result(grant.id, name)
+    with pytest.raises(ResultMissing):
+        bare.read_result(other.id, "database:1.1")

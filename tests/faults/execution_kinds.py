@@ -6,6 +6,7 @@ None of it asks the runner under test. A new kind is a class here and its name i
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -28,7 +29,8 @@ from tests.runners.docker.lab import HOST
 
 def execution(job: Job[Any], attempt: int = 1) -> str:
     """Its name."""
-    return f"app-{job.id}-{attempt}"
+    operator: Any = job._operator
+    return f"app-{operator._find_store().identity(job.id)}-{job.id}-{attempt}"
 
 
 class Kind(ABC):
@@ -111,6 +113,8 @@ class CommandKind(Kind):
         return {name for _, name in self._processes()}
 
     def remove_by_hand(self, name: str) -> None:
+        # The shim first: it would record the end of its command, and make its folder again.
+        os.kill(json.loads((self.runs / name / "started").read_text())["shim"], signal.SIGKILL)
         shutil.rmtree(self.runs / name)
         self._kill(name)
         wait_for(lambda: name not in self.alive(), f"{name} to be gone")

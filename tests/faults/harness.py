@@ -478,7 +478,3 @@ def _over(run: Run, at: float, deaths: dict[int, float]) -> bool:
 
 def _text(result: Any) -> Any:
     return json.loads(result) if isinstance(result, str) and result.startswith('"') else result
-
-
-def is_root() -> bool:
-    return os.geteuid() == 0

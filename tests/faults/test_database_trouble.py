@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import resource
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +14,9 @@ import pytest
 from psycopg import sql
 
 from leasehold.worker.attempts import LEAST_SETTLES
+from tests.disks import fill, small_disk
 from tests.faults.conftest import MakePlace
-from tests.faults.harness import Fleet, Place, WorkerProcess, check, is_root, wait_for
+from tests.faults.harness import Fleet, Place, WorkerProcess, check, wait_for
 from tests.servers import PostgresServer
 
 HASTE = 15.0
@@ -74,31 +73,18 @@ def work_through(place: Place, trouble: Trouble, *, others: bool = True) -> None
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path | None]:
-    """A file system of a few megabytes, or None where it may not be mounted."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=6m", "leasehold-test", str(folder)]
-    if not is_root() or subprocess.run(command, capture_output=True).returncode != 0:
-        yield None
-        return
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+def disk(tmp_path: Path) -> Iterator[Path | None]:
+    with small_disk(tmp_path / "disk") as disk:
+        yield disk
 
 
 class FullDisk(Trouble):
     def __init__(self, disk: Path) -> None:
+        self._disk = disk
         self._ballast = disk / "ballast"
 
     def begin(self, worker: WorkerProcess) -> None:
-        file = os.open(self._ballast, os.O_WRONLY | os.O_CREAT)
-        try:
-            for size in (1 << 16, 1 << 12, 1):
-                with contextlib.suppress(OSError):
-                    while True:
-                        os.write(file, bytes(size))
-        finally:
-            os.close(file)
+        fill(self._disk)
         with pytest.raises(OSError, match="space") as full:
             (self._ballast.with_suffix(".more")).write_bytes(bytes(1 << 13))
         assert full.value.errno == errno.ENOSPC
@@ -125,12 +111,10 @@ class NoGrowth(Trouble):
 
 
 @pytest.mark.timeout(90)
-def test_results_survive_a_full_disk_on_sqlite(small_disk: Path | None, make_place: MakePlace) -> None:
-    if small_disk is None:
+def test_results_survive_a_full_disk_on_sqlite(disk: Path | None, make_place: MakePlace) -> None:
+    if disk is None:
         pytest.skip("only root may mount a small file system")
-    work_through(
-        make_place("sqlite", lease=LEASE, url=f"sqlite:///{small_disk}/jobs.db"), FullDisk(small_disk)
-    )
+    work_through(make_place("sqlite", lease=LEASE, url=f"sqlite:///{disk}/jobs.db"), FullDisk(disk))
 
 
 @pytest.mark.timeout(90)

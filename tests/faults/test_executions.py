@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from leasehold import AtCapacity, Retry
+from leasehold.run.external import job_of
 from leasehold.types import Job
 from tests.faults.conftest import ONE_ENGINE, commands_alone, containers_on_sqlite_alone
 from tests.faults.execution_kinds import Kind, execution
@@ -298,7 +299,7 @@ def test_the_place_of_a_killed_caller_is_free_when_its_execution_has_ended_and_n
 ) -> None:
     caller = fleet.start(module=CALLER)
     (first,) = wait_for(kind.ever_ran, "the first to begin")
-    dead = place.app.get(first.removeprefix("app-").removesuffix("-1"))
+    dead = place.app.get(job_of(first)[1])
     caller.kill()
 
     def second() -> Job[Any] | None:

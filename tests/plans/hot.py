@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.backgrounds import BATCH, FEW, GATE, KIND, LIMITED_GATE, OWNER, QUEUE, SITE
+from leasehold.domain.errors import ResultMissing
 from leasehold.domain.outcome import Failure, Success
 from leasehold.domain.stop import StopScope
 from leasehold.domain.stream import Note, RunNotes
@@ -167,6 +169,8 @@ def _report(store: JobStore, work: Work) -> None:
     assert store.save_steps(job_id, 1, {f"step-{n}": "1" for n in range(BATCH)}, "{}")
     assert store.acquire(job_id, 1, "gpu").granted
     store.release_slot(job_id, 1, "gpu")
+    with suppress(ResultMissing):  # what is written here is undone
+        store.read_result(job_id, store.keep_result(job_id, 1, "1"))
     notes = (Note(1, "item", "1", "key"), Note(2, "progress", "1"), Note(3, "log", text="line\n"))
     store.write_updates([RunNotes(running, 1, 1, notes) for running, _ in work.running])
 
@@ -203,4 +207,5 @@ def _operate(store: JobStore, work: Work) -> None:
 def _keep_up(store: JobStore, work: Work) -> None:
     assert store.get(work.running[0][0]).worker == OWNER
     first = min(seq for _, seq in work.ended)
+    store.sweep_results(part=0)
     assert store.prune(600.0, after=str(first - 1)).deleted == BATCH

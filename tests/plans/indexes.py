@@ -16,6 +16,8 @@ READ_WHOLE: dict[str, tuple[str, ...]] = {
     "list_running_of_task": ("lease",),
     "read_slots": ("lease_slot",),
     "list_slot_holders": ("lease_slot",),
+    # Few jobs have such a large result; swept once a day.
+    "sweep_pieces": ("result_piece",),
 }
 
 POSTGRES_INDEXES: dict[str, set[str]] = {
@@ -48,6 +50,7 @@ POSTGRES_INDEXES: dict[str, set[str]] = {
     "drop_progress": {"job_update_progress"},
     "drop_time_limits": {"time_limit_pkey"},
     "find_dependents": {"dependency_parent"},
+    "find_last_piece": {"job_id", "lease_pkey", "result_piece_pkey"},
     "find_leases_of": {"execution_pkey", "job_pkey", "failure_state_pkey"},
     "find_ids": {"job_id"},
     "find_key_holders": {"unique_key_pkey"},
@@ -87,6 +90,7 @@ POSTGRES_INDEXES: dict[str, set[str]] = {
     },
     "hold_for_parents": {"job_id", "parked_pkey"},
     "hold_slot": {"job_id", "lease_pkey"},
+    "insert_piece": {"job_id", "lease_pkey"},
     "insert_tickets": {"lane_place_pkey"},
     "insert_new_time_limits": {"job_pkey"},
     "insert_new_lane_places": {"job_pkey"},
@@ -111,6 +115,8 @@ POSTGRES_INDEXES: dict[str, set[str]] = {
     "meet_dependencies": {"dependency_parent", "dependency_pkey"},
     "note_stops": {"job_group_pkey"},
     "insert_new_parked": {"job_pkey"},
+    "prune_result_pieces": {"result_piece_pkey"},
+    "read_pieces": {"job_id", "result_piece_pkey"},
     "record_site": {"job_id", "lease_pkey"},
     "probe_leases_skip_locked": {"lease_pkey"},
     "probe_lane_places": {"lane_place_pkey"},
@@ -166,6 +172,7 @@ POSTGRES_INDEXES: dict[str, set[str]] = {
     "sight_overdue": {"job_pkey"},
     "still_running": {"job_id", "lease_pkey", "parked_pkey", "parked_state"},
     "sweep_holds": {"lease_pkey", "parked_pkey", "parked_state", "slot_hold_pkey"},
+    "sweep_pieces": {"lease_pkey", "outcome_pkey", "result_piece_pkey"},
     "update_arguments": {"job_pkey"},
     "update_leases": {"lease_pkey"},
 }
@@ -192,6 +199,7 @@ SQLITE_INDEXES: dict[str, set[str]] = {
     "end_leases": {"rowid"},
     "file_next_tickets": {"key"},
     "find_dependents": {"dependency_parent"},
+    "find_last_piece": {"job_id", "result_piece_key", "rowid"},
     "find_leases_of": {"key", "rowid"},
     "find_ids": {"job_id"},
     "find_key_holders": {"key"},
@@ -205,6 +213,7 @@ SQLITE_INDEXES: dict[str, set[str]] = {
     "forget_steps": {"step_key"},
     "hold_for_parents": {"job_id", "rowid"},
     "hold_slot": {"job_id", "rowid"},
+    "insert_piece": {"job_id", "rowid"},
     "insert_tickets": {"key"},
     "claim_lane_heads": {"key"},
     "insert_leases_of_ready": {"ready_seq"},
@@ -226,6 +235,8 @@ SQLITE_INDEXES: dict[str, set[str]] = {
     "meet_dependencies": {"dependency_parent"},
     "note_stops": {"job_group_key"},
     "insert_new_parked": {"rowid"},
+    "prune_result_pieces": {"result_piece_key"},
+    "read_pieces": {"job_id", "result_piece_key"},
     "record_site": {"job_id", "rowid"},
     "probe_leases_skip_locked": {"rowid"},
     "probe_lane_places": {"key"},
@@ -272,6 +283,7 @@ SQLITE_INDEXES: dict[str, set[str]] = {
     "sight_overdue": {"rowid"},
     "still_running": {"job_id", "rowid"},
     "sweep_holds": {"key", "rowid"},
+    "sweep_pieces": {"rowid"},
     "update_arguments": {"rowid"},
     "update_leases": {"rowid"},
 }

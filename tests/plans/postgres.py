@@ -199,7 +199,7 @@ class Scene:
         self.store = PostgresStore(url, schema)
         self.store.upgrade()
         self.connection = psycopg.connect(url, autocommit=True, **self.store._postgres.connections.options())
-        self.dialect = Dialect("postgres")
+        self.dialect = Dialect("postgres", self.store.identity(""))
         self._counted: dict[str, int] = {}
         if not durable:
             for table in TABLES:

@@ -91,7 +91,7 @@ class Scene:
         self.connection = sqlite3.connect(path, isolation_level=None)
         for pragma in ("synchronous = OFF", "cache_size = -200000", "wal_autocheckpoint = 100000"):
             self.connection.execute(f"PRAGMA {pragma}")
-        self.dialect = Dialect("sqlite")
+        self.dialect = Dialect("sqlite", self.store.identity(""))
         self._path = path
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from leasehold.stores.verbs import results
 from tests.workers import burst
 
 LARGE = "x" * (LARGEST + 1)
+DIGITS = "1" * 2 * LARGEST
 
 
 @pytest.fixture
@@ -149,50 +151,79 @@ def test_a_large_write_does_not_block_the_loop(app, monkeypatch):
     assert job.result(0) == LARGE
 
 
-def test_a_disk_that_is_full_fails_the_run_and_not_the_worker(app, monkeypatch):
-    tries = []
-
-    def full(self, job_id, token, text):
-        tries.append(token)
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(results.ResultFiles, "write", full)
-
-    @app.task(result="file")
-    def work() -> int:
-        return 1
-
-    job = work.enqueue()
-    burst(app)
-    assert tries == [1]
-    assert job.refresh().state is State.QUEUED, "it is tried again, as after any failure"
-    assert "No space left" in (job.error or "")
-
-
-@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
-def test_without_a_folder_nothing_begins_that_could_not_be_kept(backend, monkeypatch):
+@pytest.fixture
+def bare(backend, monkeypatch) -> Iterator[Leasehold]:
+    """An app without a folder."""
     monkeypatch.delenv("LEASEHOLD_RESULTS", raising=False)
-    began = []
     with Leasehold(backend.url, schema=backend.schema) as app:
+        yield app
 
-        @app.task
-        def work(size: int = 1) -> str:
-            began.append(size)
-            return "x" * size
 
-        requested, large = work.using(result="file").enqueue(), work.enqueue(LARGEST)
-        burst(app)
-        assert began == [LARGEST]
-        assert requested.refresh().state is State.FAILED
-        assert large.refresh().state is State.FAILED
-        assert "LEASEHOLD_RESULTS" in (requested.error or "")
-        assert "LEASEHOLD_RESULTS" in (large.error or "")
+def test_without_a_folder_a_large_result_is_kept_in_the_database(bare, tmp_path):
+    @bare.task
+    async def on_loop(size: int) -> str:
+        return "x" * size
 
-        @app.task(result="file")
-        def filed() -> None: ...
+    @bare.task
+    def in_thread(size: int) -> list[str]:
+        return ["y" * size]
 
-        with pytest.raises(InvalidInput, match="LEASEHOLD_RESULTS"):
-            burst(app)
+    @bare.task
+    async def completed(ctx: Context) -> str:
+        async with ctx.complete(LARGE):
+            pass
+        return "ignored"
+
+    @bare.command()
+    def outside() -> list[str]:
+        script = f"printf '\"'; head -c {len(DIGITS)} /dev/zero | tr '\\0' 1; printf '\"'"
+        return ["sh", "-c", f"({script}) > $LEASEHOLD_RESULT"]
+
+    @bare.task
+    async def child(ctx: Context) -> list[int]:
+        return [len(one) for one in (await ctx.results()).values()]
+
+    small = on_loop.using(group="g").enqueue(10)
+    parent = on_loop.using(group="g").enqueue(5_000_000)
+    jobs = [parent, in_thread.enqueue(5_000_000), completed.enqueue(), outside.enqueue()]
+    later = child.using(after=[parent]).enqueue()
+    burst(bare)
+    assert [job.result(0) for job in jobs] == ["x" * 5_000_000, ["y" * 5_000_000], LARGE, DIGITS]
+    assert asyncio.run(parent.aresult(0)) == "x" * 5_000_000
+    assert {job.result_ref for job in jobs} == {"database:1.1"}
+    assert small.refresh().result_ref is None
+    assert later.result(0) == [5_000_000]
+    assert {one.id: len(one.result) for one in bare.group("g").status().results} == {
+        small.id: 10,
+        parent.id: 5_000_000,
+    }
+    assert files(tmp_path) == []
+
+
+def test_what_the_database_does_not_take_fails_with_the_remedy_or_is_beside_the_file(bare, backend, tmp_path):
+    began = []
+
+    @bare.task
+    def work(size: int = 1) -> str:
+        began.append(size)
+        return "x" * size
+
+    requested, huge = work.using(result="file").enqueue(), work.enqueue(16 * LARGEST)
+    burst(bare)
+    if backend.name == "sqlite":
+        assert files(tmp_path) == sorted([f"{requested.id}.1.json", f"{huge.id}.1.json"])
+        assert len(huge.result(0)) == 16 * LARGEST
+        return
+    assert began == [16 * LARGEST], "what asks for a file is refused before it begins"
+    for job in (requested, huge):
+        assert job.refresh().state is State.FAILED
+        assert "LEASEHOLD_RESULTS" in (job.error or "")
+
+    @bare.task(result="file")
+    def filed() -> None: ...
+
+    with pytest.raises(InvalidInput, match="LEASEHOLD_RESULTS"):
+        burst(bare)
 
 
 def test_a_wrong_choice_is_refused(app):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +18,9 @@ import pytest
 from leasehold.errors import InvalidInput
 from leasehold.runners.contract import ExecutionState, Phase, Start
 from leasehold.runners.subprocess import SHIM, Command, SubprocessRunner
+from tests.disks import fill, small_disk
 from tests.runners.conformance import Lab, RunnerConformance, ended, mark, starts, until, wait_for
+from tests.runners.starter import Starter
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 
@@ -34,6 +38,10 @@ class SubprocessLab(Lab):
             if runner.probe(folder.name).phase is Phase.RUNNING:
                 runner.stop(folder.name, 0)
                 ended(runner, folder.name)
+        for process in Path("/proc").glob("[0-9]*"):  # shims whose folder a failed test has deleted
+            with contextlib.suppress(OSError):
+                if f"{self.place}/runs/".encode() in (process / "cmdline").read_bytes():
+                    os.kill(int(process.name), signal.SIGKILL)
 
 
 @pytest.fixture
@@ -46,6 +54,19 @@ def lab(tmp_path: Path) -> Iterator[SubprocessLab]:
 @pytest.fixture
 def runner(lab: SubprocessLab) -> SubprocessRunner:
     return lab.runner()
+
+
+@pytest.fixture
+def starters() -> Iterator[Callable[[SubprocessLab, int], list[Starter]]]:
+    made: list[Starter] = []
+
+    def make(lab: SubprocessLab, count: int) -> list[Starter]:
+        made.extend(Starter(type(lab), lab.place) for _ in range(count))
+        return made[-count:]
+
+    yield make
+    for starter in made:
+        starter.kill()
 
 
 class TestSubprocess(RunnerConformance):
@@ -259,3 +280,128 @@ def test_sigterm_to_the_shim_ends_the_run_in_order(lab, runner):
     until(lambda: starts(lab, "a"))
     os.kill(shim_of(runner, "a.1"), signal.SIGTERM)
     assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, 8)
+
+
+# -- the folder's disk is full, or the folder is gone
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[SubprocessLab]:
+    """A lab whose runs are on a small disk; its marks are not."""
+    lab = SubprocessLab(tmp_path / "lab")
+    with small_disk(lab.place / "runs", "512k") as disk:
+        if disk is None:
+            pytest.skip("only root may mount a small file system")
+        yield lab
+        (disk / "ballast").unlink(missing_ok=True)
+        lab.clean_up()
+
+
+@pytest.mark.parametrize("adopted", [False, True], ids=["watched", "adopted"])
+def test_a_command_that_ends_while_the_disk_is_full_keeps_its_exit_code(small, starters, adopted):
+    (starter,) = starters(small, 1)
+    script = f"{mark('a')}; {wait_for('go')}; {mark('done')}; exit 5"
+    starter.ask("a.1", 1, script)
+    assert starter.answer() == "started"
+    until(lambda: starts(small, "a"))
+    runner = small.runner()
+    fill(runner.folder)
+    if adopted:
+        starter.kill()
+        assert runner.ensure_started("a.1", 1, small.spec(script)) is Start.FOUND
+    (small.marks / "go").touch()
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, 5)
+    assert runner.collect("a.1").code == 5
+    assert (starts(small, "a"), starts(small, "done")) == (1, 1)
+
+
+def test_what_a_command_has_left_is_removed_though_the_disk_is_full(small):
+    runner = small.runner()
+    runner.ensure_started("a.1", 1, small.spec("head -c 100000 /dev/zero; exit 5"))
+    assert ended(runner, "a.1").phase is Phase.EXITED
+    fill(runner.folder)
+    assert runner.remove("a.1") is True
+    assert runner.probe("a.1") == ExecutionState(Phase.TOMBSTONE)
+    assert runner.names() == []
+
+
+def test_a_command_without_room_for_its_exit_code_is_not_started_until_there_is(small):
+    runner = small.runner()
+    runner.ensure_started("b.1", 1, small.spec("true"))  # so that the folder itself has room for names
+    ballast = fill(runner.folder)
+    with pytest.raises(OSError, match="No space"):
+        runner.ensure_started("a.1", 1, small.spec(mark("a")))
+    assert starts(small, "a") == 0
+    assert runner.probe("a.1").phase in (Phase.ABSENT, Phase.CREATED)
+    ballast.unlink()
+    assert runner.ensure_started("a.1", 1, small.spec(mark("a"))) is Start.STARTED
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, 0)
+    assert starts(small, "a") == 1
+
+
+def test_a_shim_that_cannot_record_the_end_waits_until_it_can(lab, runner):
+    """As after a disk has failed: the command has ended, and counts as running."""
+    runner.ensure_started("a.1", 1, lab.spec(f"{mark('a')}; {wait_for('go')}; exit 5"))
+    until(lambda: starts(lab, "a"))
+    (runner.folder / "a.1" / "room").unlink()
+    (runner.folder / "a.1" / "room").mkdir()
+    (lab.marks / "go").touch()
+    until(lambda: not is_alive(lab, "a"))
+    assert runner.probe("a.1") == ExecutionState(Phase.RUNNING)
+    assert runner.tombstone("a.1") == ExecutionState(Phase.RUNNING)
+    (runner.folder / "a.1" / "room").rmdir()
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, 5)
+
+
+@pytest.mark.parametrize("gone", ["its folder", "all folders", "its files"])
+def test_a_command_whose_folder_is_deleted_is_not_taken_for_ended(lab, runner, gone):
+    script = f"{mark('a')}; {wait_for('go')}; echo 7 > $LEASEHOLD_RESULT; echo late; exit 5"
+    runner.ensure_started("a.1", 2, lab.spec(script))
+    until(lambda: starts(lab, "a"))
+    site = runner.site
+    delete(runner, gone)
+    assert runner.ensure_started("a.1", 3, lab.spec(script)) is Start.FOUND
+    assert runner.tombstone("a.1") == ExecutionState(Phase.RUNNING)
+    until(lambda: (runner.folder / "a.1" / "started").exists())
+    assert runner.probe("a.1") == ExecutionState(Phase.RUNNING)
+    assert lab.runner().site == site
+    (lab.marks / "go").touch()
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, 5)
+    left = runner.collect("a.1")
+    assert (left.result, left.stdout.tail) == ("7\n", "late\n")
+    assert starts(lab, "a") == 1
+
+
+@pytest.mark.parametrize("gone", ["its folder", "all folders"])
+def test_a_command_that_ends_without_its_folder_records_its_end(lab, runner, gone):
+    runner.ensure_started("a.1", 1, lab.spec(f"{mark('a')}; {wait_for('go')}; exit 5"))
+    until(lambda: starts(lab, "a"))
+    shim = shim_of(runner, "a.1")
+    os.kill(shim, signal.SIGSTOP)  # it finds its folder gone only when the command has ended
+    delete(runner, gone)
+    (lab.marks / "go").touch()
+    until(lambda: not is_alive(lab, "a"))
+    assert runner.tombstone("a.1") == ExecutionState(Phase.RUNNING)
+    os.kill(shim, signal.SIGCONT)
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, 5)
+    assert starts(lab, "a") == 1
+
+
+def test_a_command_whose_folder_is_deleted_can_be_stopped(lab, runner):
+    runner.ensure_started("a.1", 1, lab.spec(f"{mark('a')}; {wait_for('never')}"))
+    until(lambda: starts(lab, "a"))
+    delete(runner, "all folders")
+    runner.stop("a.1", 0.0)
+    assert ended(runner, "a.1").phase is Phase.EXITED
+    assert not is_alive(lab, "a")
+
+
+def delete(runner: SubprocessRunner, what: str) -> None:
+    if what == "all folders":
+        shutil.rmtree(runner.folder)
+    elif what == "its folder":
+        shutil.rmtree(runner.folder / "a.1")
+    else:
+        for path in (runner.folder / "a.1").iterdir():
+            if path.is_file():
+                path.unlink()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +16,9 @@ from leasehold import Context, Leasehold, Retry, State
 from leasehold.domain.stream import LOG_CAP
 from leasehold.errors import DatabaseUnreachable, InvalidInput, InvalidTask, RunnerUnreachable
 from leasehold.runners.subprocess import SubprocessRunner
-from leasehold.types import Command, Job, NotRun, Worker
-from tests.workers import burst, wait_for
+from leasehold.types import Command, Job, NotRun
+from leasehold.worker.pruner import ExecutionCleanup
+from tests.workers import burst, wait_for, working
 
 NO_RETRY = Retry(max_attempts=1, max_crashes=1)
 TWO_HOURS = {"sqlite": "7200000000", "postgres": "interval '2 hours'"}
@@ -54,27 +53,6 @@ def shell(app: Leasehold) -> Callable[..., Job[Any]]:
     return enqueue
 
 
-@contextmanager
-def working(app: Leasehold, **settings: Any) -> Iterator[Worker]:
-    """A worker on a loop of its own, drained at the end."""
-    ready, over = threading.Event(), threading.Event()
-    worker = app.worker(retention=None, **settings)
-
-    async def work() -> None:
-        async with worker:
-            ready.set()
-            await asyncio.to_thread(over.wait)
-
-    with ThreadPoolExecutor(1) as thread:
-        running = thread.submit(asyncio.run, work())
-        try:
-            wait_for(lambda: ready.is_set() or running.done())
-            yield worker
-        finally:
-            over.set()
-            running.result()
-
-
 def runs_of(app: Leasehold) -> list[Path]:
     """The folders of runs that have left something."""
     folder = app.__internals__.command_runner().folder
@@ -86,12 +64,14 @@ def runs_of(app: Leasehold) -> list[Path]:
 def alive(app: Leasehold, job: Job[Any] | None = None) -> list[int]:
     """The processes of commands, or of one job's, by the variable that each of them has."""
     folder = app.__internals__.command_runner().folder
-    wanted = f"LEASEHOLD_RESULT={folder}/{f'app-{job.id}-' if job else ''}".encode()
+    wanted = f"LEASEHOLD_RESULT={folder}/".encode()
+    whose = b"" if job is None else job.id.encode()
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
-                if wanted in (process / "environ").read_bytes():
+                _, there, name = (process / "environ").read_bytes().partition(wanted)
+                if there and whose in name.partition(b"\0")[0]:
                     found.append(int(process.name))
             except OSError:
                 continue
@@ -491,7 +471,7 @@ def test_a_command_that_obeys_its_stop_after_its_watcher_has_gone_was_stopped(
     if verb is not None:
         getattr(job, verb)()
     runner = app.__internals__.command_runner()
-    runner.stop(f"app-{job.id}-1", 10.0)
+    runner.stop(job.refresh().__row__.execution_name, 10.0)
     wait_for(lambda: (runs_of(app)[0] / "exit").exists())
     with working(app):
         wait_for(lambda: job.refresh().state not in (State.RUNNING, State.QUEUED))
@@ -504,7 +484,7 @@ def test_a_command_that_was_stopped_for_its_time_has_timed_out_though_its_watche
 ):
     job = shell(WAITS, timeout="1h")
     leave_running(app, [job])
-    app.__internals__.command_runner().stop(f"app-{job.id}-1", 10.0)
+    app.__internals__.command_runner().stop(job.refresh().__row__.execution_name, 10.0)
     wait_for(lambda: (runs_of(app)[0] / "exit").exists())
     backend.query(f"UPDATE leasehold.execution SET started_at = started_at - {TWO_HOURS[backend.name]}")
     burst(app)
@@ -633,3 +613,36 @@ def test_a_worker_that_cannot_open_its_folder_says_so_when_it_starts(app, tmp_pa
     with pytest.raises(RunnerUnreachable, match=r"cannot run plain: .*Not a directory"):
         burst(app)
     assert os.listdir(tmp_path)
+
+
+# --- whose it is ----------------------------------------------------------------------------------------------------
+
+
+def test_a_copy_of_a_database_with_the_same_folder_takes_nothing_of_the_original(
+    app, shell, backend, tmp_path
+):
+    begun, gate = tmp_path / "begun", tmp_path / "gate"
+    job = shell(
+        f"echo begun; echo $$ >> {begun}; while [ ! -e {gate} ]; do sleep 0.02; done; echo 7 > $LEASEHOLD_RESULT"
+    )
+    leave_running(app, [job])
+    with backend.copied() as copy:
+        runner = app.__internals__.command_runner()
+        with Leasehold(copy.url, schema=copy.schema, executions=runner.folder) as other:
+            definition = app.__internals__.tasks.definitions[job.task]
+            other.command(name=job.task, retry=NO_RETRY)(definition.function)
+
+            @other.task
+            def plain() -> None: ...
+
+            later = plain.enqueue()
+            with working(other):
+                wait_for(lambda: later.refresh().state is State.SUCCEEDED)
+            assert other.get(job.id).__row__.orphan, "executions are adopted before anything is claimed"
+            other.__internals__.store.abandon(job.id)
+            ExecutionCleanup(other.__internals__.store, lambda: [runner]).beat()
+            assert alive(app, job)
+    gate.touch()
+    burst(app)
+    assert (job.refresh().state, job.result(timeout=0), job.attempt) == (State.SUCCEEDED, 7, 1)
+    assert len(begun.read_text().split()) == 1

@@ -12,6 +12,7 @@ from leasehold.runners.subprocess import Command, SubprocessRunner
 from leasehold.worker.pruner import ExecutionCleanup
 from tests.backends import new_id
 from tests.contract.lives import end, run
+from tests.runners.conformance import ended
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -28,7 +29,7 @@ def leftovers(store, runner):
 
 def begin(store, runner, argv):
     grant = run(store, policy=Policy(on_lost="adopt"))
-    name = name_of(grant)
+    name = name_of(grant, store.identity(grant.id))
     assert store.record_site(grant.id, grant.token, runner.site, name)
     runner.ensure_started(name, grant.token, Command(argv))
     return grant, name
@@ -36,8 +37,9 @@ def begin(store, runner, argv):
 
 def test_the_name_of_an_execution_leads_to_its_job(store):
     grant = run(store)
-    assert job_of(name_of(grant)) == grant.id
-    assert job_of(name_of(grant._replace(tenant="acme"))) is None
+    identity = store.identity(grant.id)
+    assert job_of(name_of(grant, identity)) == (identity, grant.id)
+    assert job_of(name_of(grant._replace(tenant="acme"), identity)) is None
     assert job_of("somebody-elses-1") is None
 
 
@@ -56,10 +58,16 @@ def test_a_run_whose_job_still_runs_is_left_alone(store, runner, leftovers):
     leftovers.beat()
     assert runner.probe(name).phase is Phase.RUNNING
     runner.stop(name, 0.0)
+    ended(runner, name)
 
 
-def test_a_run_of_another_database_is_left_alone(runner, leftovers):
-    name = f"app-{new_id()}-1"
-    runner.ensure_started(name, 1, Command(["true"]))
+def test_a_run_of_another_database_is_left_alone(store, runner, leftovers):
+    """Also if this database is a copy of the other one: it has the same jobs, and they may have ended here."""
+    copied = run(store, policy=Policy(on_lost="adopt"))
+    end(store, copied, Success())
+    names = [name_of(copied, 16 * "0"), f"app-{store.identity(copied.id)}-{new_id()}-1"]
+    for name in names:
+        runner.ensure_started(name, 1, Command(["true"]))
+        ended(runner, name)
     leftovers.beat()
-    assert runner.names() == [name]
+    assert set(runner.names()) == set(names)

@@ -90,7 +90,8 @@ class Job(Generic[R]):
 
     @property
     def result_ref(self) -> str | None:
-        """The name of the file that holds the result, if one does; `result()` reads it."""
+        """The name under which a result is stored that is not in its row: that of a file, or `database:…`. `result()`
+        reads it."""
         return self.__row__.result_ref
 
     @property

@@ -35,6 +35,7 @@ LeaseholdError
         ├── DatabaseUnreachable
         │   └── DatabaseDamaged      its file, or a page of it, is not what a database wrote
         ├── PoolExhausted            all connections of the process were in use for too long
+        ├── ResultsUnwritable        the folder for results is full, missing or read-only
         ├── ReadTooSlow              a read took longer than its caller may wait
         ├── DriverMissing
         ├── DatabaseTooOld
@@ -550,6 +551,20 @@ class PoolExhausted(StoreError):
             f"all {size} connections of this process to {store} were in use for {seconds:g} s; call from fewer threads "
             "at once, keep transactions in handlers short, and look in pg_stat_activity for statements that wait for a "
             "lock"
+        )
+
+
+class ResultsUnwritable(StoreError):
+    """The folder for results cannot be written to: it is full, missing or read-only. A worker keeps the results of
+    running jobs and tries again.
+
+    Remedy: Make room in the folder, bring it back, or change its rights."""
+
+    def __init__(self, folder: str, cause: str) -> None:
+        self.folder = folder
+        self.cause = cause
+        super().__init__(
+            f"cannot write to the results folder {folder}: {cause}; make room, bring it back or change its rights"
         )
 
 

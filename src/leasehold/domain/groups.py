@@ -126,8 +126,8 @@ class GroupResult:
 
 
 class FiledResult(GroupResult):
-    """A result stored as a file. Reading `result` loads the file, because a caller that follows a group reads few
-    results. It raises ResultMissing if the file is gone."""
+    """A result that is not in its row. Reading `result` loads it, because a caller that follows a group reads few
+    results. It raises ResultMissing if it is gone."""
 
     _read: Callable[[], Any]
 

@@ -138,7 +138,7 @@ class Job:
     result: Annotated[str | None, Private()] = None
     """What the handler returned, as JSON, if the row holds it."""
     result_ref: str | None = None
-    """The name of the result file, if the result is kept as a file."""
+    """The name of a result that is not in its row: that of a file, or `database:…`."""
     error: str | None = None
     """The last error."""
     unique_key: str | None = None

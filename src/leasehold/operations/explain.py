@@ -120,6 +120,11 @@ def _running(store: JobStore, job: Job, now: datetime) -> list[Hold]:
 def _without_worker(store: JobStore, job: Job, also: str) -> list[Hold]:
     site = f" at {job.execution_site}" if job.execution_site else ""
     detail = f"its worker is gone; its execution{site} may still be running{also}"
+    if not store.owns_execution(job.id, job.seq, job.attempt):
+        hold = Hold("awaiting_adoption", detail)
+        detail = "the execution belongs to the database that this one was copied or restored from"
+        remedy = f"to run the job again from here: leasehold executions abandon {job.id}"
+        return [hold, Hold("no_site", detail, remedy)]
     hold = Hold("awaiting_adoption", detail, "a worker at that site will adopt it")
     serving = [
         card for card in store.list_workers() if not card.draining and job.execution_site in card.sites

@@ -28,7 +28,7 @@ from leasehold.domain.states import Flag
 from leasehold.run.budgets import has_limits
 from leasehold.run.context import Context, SyncContext
 from leasehold.run.exceptions import outcome_of
-from leasehold.run.handler_state import HandlerState
+from leasehold.run.handler_state import LONGEST_PAUSE, SHORTEST_PAUSE, HandlerState
 from leasehold.run.journal import Journal
 from leasehold.run.questions import is_park
 from leasehold.run.state import StreamWriter, current_run
@@ -123,7 +123,7 @@ class Attempt(HandlerState):
             if self.journal is not None:
                 self.journal.end_if_copy()
             success = self.judge(value)
-            if success is not NOTHING and self.becomes_file(success.result):
+            if success is not NOTHING and self.leaves_row(success.result):
                 success = await self.file(success)
             outcome = success
         except BaseException as error:
@@ -182,22 +182,33 @@ class Attempt(HandlerState):
         return Success(self.encode_result(value), None, self.unstored())
 
     async def file(self, success: Success) -> Success:
-        """Write the result to a file, complete and on the disk before the success is settled."""
+        """Write the result outside of its row, complete and on the disk before the success is settled."""
         text = success.result or "null"
-        names: list[str] = []
-        if not self.definition.runs_on_loop:
-            names.append(self.file_result(text))
-        else:
+        on_loop = self.definition.runs_on_loop
+        name = await self._file_on_loop(text) if on_loop else self.file_result(text)
+        return replace(success, result=None, result_ref=name)
+
+    async def _file_on_loop(self, text: str) -> str:
+        """`file_result`, without a thread while it waits. The handler has ended: a stop only makes the next try the
+        last one."""
+        pause = SHORTEST_PAUSE
+        while True:
+            names: list[str | None] = []
             try:
-                await self.needed_journal().call(lambda: names.append(self.file_result(text)))
+                await self.needed_journal().call(lambda names=names: names.append(self.try_to_file(text)))
             except asyncio.CancelledError:
                 if not names:
                     raise
-                # The handler has ended; a stop comes too late.
-        return replace(success, result=None, result_ref=names[0])
+            if names[0] is not None:
+                return names[0]
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.0 if self.must_stop else pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def judge_error(self, error: BaseException) -> Outcome | None:
         """Return the outcome for an exception. None: the lease is lost, so nothing may be written."""
+        if self.unkept is not None and self.may_write:
+            return self.unkept
         if isinstance(error, asyncio.CancelledError) and self.definition.runs_on_loop:
             if self.cause is None:
                 return Failure("CancelledError: the handler cancelled itself")
@@ -324,6 +335,10 @@ class Attempt(HandlerState):
     @property
     def on_stall(self) -> OnStall:
         return self.policy.on_stall or self.definition.settings.on_stall
+
+    @property
+    def may_write(self) -> bool:
+        return self.cause != "lost"
 
     @property
     def wants_file(self) -> bool:

@@ -105,7 +105,7 @@ def _completion(attempt: HandlerState, result: Any) -> Iterator[SyncTransaction]
 
 def _prepare(attempt: HandlerState, result: Any) -> tuple[str | None, str | None]:
     """The part before the transaction, which must be short: check the call, write the reports, encode the result.
-    Return the encoded result, or the name of its file."""
+    Return the encoded result, or the name under which it is stored outside of its row."""
     if attempt.completed:
         raise InvalidInput(
             "complete",
@@ -120,7 +120,7 @@ def _prepare(attempt: HandlerState, result: Any) -> tuple[str | None, str | None
         while attempt.patiently(lambda: writer.write([stream])):
             attempt.wait(RETRY_LOCKED_EVERY)
             attempt.raise_if_stopped()
-    if encoded is not None and attempt.becomes_file(encoded):
+    if encoded is not None and attempt.leaves_row(encoded):
         return None, attempt.file_result(encoded)
     return encoded, None
 

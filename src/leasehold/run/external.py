@@ -13,7 +13,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from leasehold.domain.errors import InvalidInput, LeaseholdError, TenantNotFound
 from leasehold.domain.job import Grant
@@ -26,6 +26,9 @@ from leasehold.run.executions import Executions, OutputReader
 from leasehold.run.state import current_run
 from leasehold.runners.contract import Collected, ExecutionState, NothingToCollect, Phase, Runner, Start
 from leasehold.tasks.external import External
+
+if TYPE_CHECKING:
+    from leasehold.stores.store import JobStore
 
 logger = logging.getLogger("leasehold.worker")
 
@@ -40,17 +43,22 @@ HANGS_AFTER = 30.0
 AFTER_A_BUG = 5.0
 """Seconds until another worker may adopt it: that one may well meet the same bug, and each adoption is recorded."""
 ERROR_TAIL = 2000
-_NAME = re.compile(r"app-(?P<job>[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]+")
+_NAME = re.compile(
+    r"app-(?P<identity>[0-9a-f]{16})-(?P<job>[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})-[0-9]+"
+)
 
 
-def name_of(grant: Grant) -> str:
-    return f"{grant.tenant or 'app'}-{grant.id}-{grant.attempt}"
+def name_of(grant: Grant, identity: str) -> str:
+    """The name of the attempt's execution. `identity`: of the job's database. A copy of the database has the same jobs,
+    and perhaps the same folder and engine."""
+    return f"{grant.tenant or 'app'}-{identity}-{grant.id}-{grant.attempt}"
 
 
-def job_of(name: str) -> str | None:
-    """The id of the app's own job whose execution has this name. None: it is a tenant's job, or not a job of ours."""
+def job_of(name: str) -> tuple[str, str] | None:
+    """The identity of the database and the id of the app's own job whose execution has this name. None: it is a
+    tenant's job, or not a job of ours."""
     found = _NAME.fullmatch(name)
-    return None if found is None else found["job"]
+    return None if found is None else (found["identity"], found["job"])
 
 
 class ExternalAttempt(Attempt):
@@ -82,7 +90,7 @@ class ExternalAttempt(Attempt):
         try:
             outcome = await self._run()
         except StopRequested:
-            outcome = self.outcome_when_stopped()
+            outcome = self.unkept or self.outcome_when_stopped()
         except BaseException as error:
             logger.exception(
                 "job %s: unexpected error, which is a bug; leaving its execution alone", self.grant.id
@@ -104,11 +112,7 @@ class ExternalAttempt(Attempt):
                 spec = await self._spec()
             except Exception as error:
                 return outcome_of(error, self.definition)
-            self.execution = name_of(grant)
-            if not await self._call_store(
-                lambda store: store.record_site(grant.id, grant.token, self.runner.site, self.execution),
-                otherwise=False,
-            ):
+            if not await self._call_store(self._place, otherwise=False):
                 return None
             self._site_recorded = True
             self.raise_if_stopped()
@@ -126,6 +130,11 @@ class ExternalAttempt(Attempt):
         except Exception as error:
             return await self._settle_or_follow(outcome_of(error, self.definition))
         return await self._start(spec)
+
+    def _place(self, store: JobStore) -> bool:
+        grant = self.grant
+        self.execution = name_of(grant, store.identity(grant.id))
+        return store.record_site(grant.id, grant.token, self.runner.site, self.execution)
 
     async def _spec(self) -> Any:
         """Call the task's function, which says what to run."""
@@ -230,7 +239,9 @@ class ExternalAttempt(Attempt):
             except NothingToCollect:
                 return None
             except InvalidInput as error:
-                return self._unless_stopped(Failure(str(error)))
+                return self._unless_stopped(
+                    Failure(str(error), final=True)
+                )  # it did run: do not pay for it again
             await self.executions.call(self._output.finish)
             if self._stopping_since is not None or collected.was_stopped:
                 return self._unless_stopped(Stopped())  # by this worker, or by an earlier one
@@ -248,7 +259,7 @@ class ExternalAttempt(Attempt):
         if meaning == "success":
             try:
                 success = Success(await self.executions.call(lambda: self._result(collected)))
-                return await self.file(success) if self.becomes_file(success.result) else success
+                return await self.file(success) if self.leaves_row(success.result) else success
             except LeaseholdError as error:
                 return Failure(f"its result cannot be kept: {error}")
             except Exception as error:  # of the user's own `collect`
@@ -283,6 +294,11 @@ class ExternalAttempt(Attempt):
         state = await self._call_runner(lambda: self.runner.tombstone(self.execution))
         return self._unless_stopped(outcome) if state.phase is Phase.TOMBSTONE else await self._follow()
 
+    @property
+    def may_write(self) -> bool:
+        """False also if the worker lets go of the execution: the next worker finds the result where it is."""
+        return self.cause not in LEAVING
+
     def _unless_stopped(self, outcome: Outcome) -> Outcome | None:
         return outcome if self.cause is None else self.outcome_when_stopped()
 
@@ -314,15 +330,24 @@ class ExternalAttempt(Attempt):
     async def _call_runner(self, verb: Callable[[], T]) -> T:
         """Call the runner until it answers. Raises StopRequested if the execution has to be left alone meanwhile."""
         pause = 0.2
+        troubled = False
         while True:
             try:
-                return await self.executions.call(verb)
+                answer = await self.executions.call(verb)
+                if troubled:
+                    logger.info("job %s: the runner of %s answers again", self.grant.id, self.execution)
+                return answer
             except LeaseholdError:
                 raise
             except Exception as error:
-                logger.warning(
-                    "job %s: cannot find out the state of %s: %s", self.grant.id, self.execution, error
-                )
+                if not troubled:
+                    logger.warning(
+                        "job %s: cannot find out the state of %s; trying again: %s",
+                        self.grant.id,
+                        self.execution,
+                        error,
+                    )
+                troubled = True
             if self.cause in LEAVING:
                 raise StopRequested
             await asyncio.sleep(pause)

@@ -6,15 +6,20 @@ import asyncio
 import logging
 from typing import Any
 
-from leasehold.domain.checks.payload import fits_row
-from leasehold.domain.errors import InvalidInput
+from leasehold.domain.checks.payload import fits_database, fits_row
+from leasehold.domain.errors import InvalidInput, LeaseLost, ResultsUnwritable
 from leasehold.domain.job import NewJob
+from leasehold.domain.outcome import Failure
+from leasehold.domain.signals import StopRequested
 from leasehold.run.follow_ups import FollowUps
 from leasehold.run.journal import Journal
 from leasehold.run.questions import QuestionBox
 from leasehold.run.state import RunState, current_run
 from leasehold.run.steps import Steps
 from leasehold.tasks.definition import TaskDefinition
+
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.1, 2.0
+"""Seconds between two tries to write a result."""
 
 
 class HandlerState(RunState):
@@ -30,27 +35,75 @@ class HandlerState(RunState):
     questions_box: QuestionBox | None = None
     """Made with the first question."""
 
+    unkept: Failure | None = None
+    """The end of an attempt whose result could not be stored anywhere before it had to stop."""
+
+    @property
+    def may_write(self) -> bool:
+        """Whether a stopped attempt may still store its result."""
+        raise NotImplementedError
+
     @property
     def wants_file(self) -> bool:
         """Whether the result goes to a file, however small it is."""
         raise NotImplementedError
 
     def encode_result(self, value: Any) -> str | None:
-        """Encode a result; it may be larger than a row allows if there is a folder for results."""
+        """Encode a result; it may be larger than the database takes if there is a folder for results."""
         return self.definition.encode_result(value, self.journal is not None and self.journal.has_folder)
 
-    def becomes_file(self, text: str | None) -> bool:
-        return (
-            text is not None
-            and self.journal is not None
-            and self.journal.has_folder
-            and (self.wants_file or not fits_row(text))
-        )
+    def leaves_row(self, text: str | None) -> bool:
+        """Whether the result is stored outside of its row: as a file, or in pieces."""
+        if text is None or self.journal is None:
+            return False
+        return (self.wants_file and self.journal.has_folder) or not fits_row(text)
 
     def file_result(self, text: str) -> str:
-        """Write the result, and return its name once it is on the disk. A file that is never settled does no harm."""
+        """Write the result, and return its name once it is on the disk. A result that is never settled does no harm."""
+        pause = SHORTEST_PAUSE
+        while (name := self.try_to_file(text)) is None:
+            self.wait(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+        return name
+
+    def try_to_file(self, text: str) -> str | None:
+        """`file_result`, once. None: the folder does not take the result for now; it is kept meanwhile, as while the
+        database is away. An attempt that must stop gives the folder up: the database stores the result if it can, else
+        the job fails for good and StopRequested is raised. To run it again would be to pay again."""
+        journal, grant = self.needed_journal(), self.grant
+        store, kept = journal.store, journal.results_kept
+        try:
+            name = self.patiently(lambda: store.file_result(grant.id, grant.token, text, self.wants_file))
+        except ResultsUnwritable as error:
+            if not self.must_stop:
+                self.show_life()
+                kept.begin(self, error)
+                return None
+            kept.give_up(self)
+            return self._result_without_folder(text, error)
+        except LeaseLost as error:
+            kept.give_up(self)
+            journal.lost(self)
+            raise StopRequested from error
+        except BaseException:
+            kept.give_up(self)
+            raise
+        kept.end(self)
+        return name
+
+    def _result_without_folder(self, text: str, error: ResultsUnwritable) -> str:
+        if not self.may_write:
+            raise StopRequested from error
+        if not fits_database(text):
+            size = len(text.encode())
+            self.unkept = Failure(f"its result of {size:,} bytes was not stored: {error}", final=True)
+            raise StopRequested from error
         store, grant = self.needed_journal().store, self.grant
-        return self.patiently(lambda: store.file_result(grant.id, grant.token, text))
+        try:
+            return self.patiently(lambda: store.keep_result(grant.id, grant.token, text))
+        except LeaseLost as lost:
+            self.needed_journal().lost(self)
+            raise StopRequested from lost
 
     def needed_journal(self) -> Journal:
         if self.journal is None:

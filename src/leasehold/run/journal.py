@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
+import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from leasehold.domain.errors import ResultsUnwritable
 from leasehold.domain.signals import StopRequested
 from leasehold.run.state import RunState
 from leasehold.threads import ForkMark, end_copy, until_done
 
 if TYPE_CHECKING:
     from leasehold.stores.store import JobStore
+
+logger = logging.getLogger("leasehold.worker")
 
 T = TypeVar("T")
 
@@ -41,6 +46,34 @@ class BatchWriter(Protocol):
     def stop(self) -> None: ...
 
 
+class ResultsKept:
+    """Attempts that keep their results until the folder for results takes them: logged once for all, when the first
+    one begins and when the last one ends."""
+
+    def __init__(self) -> None:
+        self._attempts: set[RunState] = set()
+        self._lock = threading.Lock()
+
+    def begin(self, attempt: RunState, error: ResultsUnwritable) -> None:
+        attempt.unwritten = str(error)
+        with self._lock:
+            first = not self._attempts
+            self._attempts.add(attempt)
+        if first:
+            logger.warning("results are kept until their folder takes them: %s", error)
+
+    def end(self, attempt: RunState) -> None:
+        if attempt.unwritten and self.give_up(attempt):
+            logger.info("the folder for results can be written to again")
+
+    def give_up(self, attempt: RunState) -> bool:
+        """Forget the attempt; returns whether it was the last one."""
+        attempt.unwritten = ""
+        with self._lock:
+            self._attempts.discard(attempt)
+            return not self._attempts
+
+
 class Journal:
     def __init__(
         self,
@@ -55,6 +88,7 @@ class Journal:
         self.worker = worker
         self.has_folder = store.results_folder is not None
         """Whether results can be stored as files."""
+        self.results_kept = ResultsKept()
         self.waits = waits or Waits()
         self._threads = threads
         self._batches = batches

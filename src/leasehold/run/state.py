@@ -197,6 +197,8 @@ class RunState:
     """The last sign of life on the monotonic clock, for `stall_after`."""
     completed = False
     """The handler has settled its job itself; what it does from then on changes nothing."""
+    unwritten = ""
+    """Why the folder for results does not take the attempt's result."""
     in_doubt = False
     """The handler has sent its success, and it is unknown whether it arrived."""
     holds_slots = False

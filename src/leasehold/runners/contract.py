@@ -1,7 +1,8 @@
 """The runner contract: an execution has a name, starts at most once, and outlives the worker that started it.
 
-The name is made of tenant, job and attempt, and is stored, with the site, before anything is started. A runner for
-another system (Kubernetes, Slurm) is one class with these verbs; it must pass the suite `tests/runners/conformance.py`.
+The name is made of tenant, database, job and attempt, and is stored, with the site, before anything is started. A
+runner for another system (Kubernetes, Slurm) is one class with these verbs; it must pass the suite
+`tests/runners/conformance.py`.
 The reasons: docs/decisions/0038-executions-an-execution-has-a-name-and-starts-once.md.
 """
 

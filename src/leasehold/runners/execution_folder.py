@@ -30,15 +30,32 @@ def open_site(folder: Path) -> tuple[Path, str]:
     """Return the folder, created if needed, and its id, which is the same for all processes that see the folder."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = folder.resolve()
+    _identify(folder, secrets.token_hex(8))
+    return folder, (folder / ".site").read_text()
+
+
+def _identify(folder: Path, site_id: str) -> None:
     path = folder / ".site"
     if not path.exists():
         # Complete it under another name first: another worker may create it at the same time.
         made = folder / f".site.{secrets.token_hex(8)}"
-        made.write_text(secrets.token_hex(8))
+        made.write_text(site_id)
         with contextlib.suppress(FileExistsError):
             os.link(made, path)
         made.unlink()
-    return folder, path.read_text()
+
+
+def make_execution_folder(folder: Path, site_id: str, name: str) -> Path:
+    """Return the folder of the execution, created if needed. A site's folder that was deleted is made again: its
+    executions may still run, and find their way back."""
+    made = execution_folder(folder, name)
+    try:
+        made.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _identify(folder, site_id)
+        made.mkdir(mode=0o700, exist_ok=True)
+    return made
 
 
 def execution_folder(folder: Path, name: str) -> Path:
@@ -108,11 +125,15 @@ def check_result(content: bytes) -> str:
 
 def write_durably(path: Path, content: object) -> None:
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    with unfinished.open("x") as file:
-        json.dump(content, file)
-        file.flush()
-        os.fsync(file.fileno())
-    unfinished.rename(path)
+    try:
+        with unfinished.open("x") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.rename(path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
     sync_folder(path.parent)
 
 

@@ -11,7 +11,11 @@ nothing of ours, and shares only the files in RUN_DIR with `subprocess.py`.
     started     written before the command runs; a shim that finds it never runs the command
     stdout.N, stderr.N   output from byte N of the stream on; the last two pieces are kept
     result, work/
-    exit        how the execution ended, written when none of its processes is alive
+    room        the room of the exit record, on the disk before the command runs: a disk that is full when the command
+                ends must not cost its end
+    exit        how the execution ended, written over `room` when none of its processes is alive
+
+A shim whose folder is deleted makes it again at the same path, and goes on there.
 
 Exits with 0 once the command runs, with 75 if it may not start, with another code if it could not.
 """
@@ -27,11 +31,15 @@ import time
 from typing import Any
 
 NOT_STARTED = 75
+STARTED = b"s"
 CHECK_STOP_EVERY = 0.25
 """Seconds between two checks for a stop. The end of the command wakes the shim at once."""
 LOCK_WITHIN = 5.0
 """Seconds to wait for a lock that a prober holds for an instant."""
 CHUNK = 65536
+ROOM = 4096
+"""Bytes of the exit record, which is padded."""
+RETRY_RECORD_EVERY = 1.0
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
 
@@ -39,18 +47,29 @@ def main(run: str, token: int) -> None:
     spec = json.load(sys.stdin)
     read, write = os.pipe()
     if os.fork():
-        # The starter waits for this process, not for the execution. One byte: started; none: not allowed to start.
+        # The starter waits for this process, not for the execution. The answer is STARTED, nothing if the command is
+        # not allowed to start, or why it could not.
         os.close(write)
-        os._exit(0 if os.read(read, 1) else NOT_STARTED)
+        answer = os.read(read, CHUNK)
+        if answer in (b"", STARTED):
+            os._exit(0 if answer else NOT_STARTED)
+        os.write(2, answer)
+        os._exit(1)
     os.close(read)
     os.setsid()
-    os.chdir(run)
-    _leave_the_starters_files()
-    lock = _lock_out_older(token)
-    if lock is None:
-        os._exit(NOT_STARTED)
-    os.set_inheritable(lock, True)
-    Run(spec).run(write)
+    try:
+        os.chdir(run)
+        _leave_the_starters_files()
+        lock = _lock_out_older(token)
+        if lock is None:
+            os._exit(NOT_STARTED)
+        os.set_inheritable(lock, True)
+        execution = Run(run, lock, spec)
+        execution.prepare()
+    except OSError as error:
+        os.write(write, str(error).encode(errors="replace"))
+        os._exit(1)
+    execution.run(write)
     os._exit(0)  # the process releases the locks when it ends, after the exit record
 
 
@@ -89,42 +108,89 @@ def _lock(descriptor: int) -> bool:
 
 
 class Run:
-    def __init__(self, spec: dict[str, Any]) -> None:
+    def __init__(self, folder: str, lock: int, spec: dict[str, Any]) -> None:
+        self.folder = folder
+        self.lock = lock
         self.spec = spec
+        self.site = ""
+        """The id of the folder above, to restore it too."""
         self.outputs = {name: Capped(name, spec["output_limit"]) for name in ("stdout", "stderr")}
         self.selector = selectors.DefaultSelector()
         self.child = 0
         self.stop_began: float | None = None
         self.stop_requested = False
 
-    def run(self, started: int) -> None:
-        notify_workers = self._catch_signals()
-        pipes = {name: os.pipe() for name in self.outputs}
-        os.makedirs("work", exist_ok=True)
+    def prepare(self) -> None:
+        """Write what must be on the disk before the command runs. Raises OSError; then a later try may start it."""
+        self.signals = self._catch_signals()
+        self.pipes = {name: os.pipe() for name in self.outputs}
         prctl(PR_SET_CHILD_SUBREAPER, 1)
-        write_durably("started", {"shim": os.getpid(), "at": time.time()})
-        shim = os.getpid()
+        with contextlib.suppress(FileNotFoundError), open("../.site") as file:
+            self.site = file.read()
+        os.makedirs("work", exist_ok=True)
+        make_room(self.folder)
+        write_durably(f"{self.folder}/started", {"shim": os.getpid(), "at": time.time()})
+
+    def run(self, started: int) -> None:
+        shim, pipes = os.getpid(), self.pipes
         self.child = os.fork()
         if not self.child:
             self._become_the_command(shim, pipes["stdout"][1], pipes["stderr"][1])
         with contextlib.suppress(OSError):  # the child does it too: a signal to the group must reach it
             os.setpgid(self.child, self.child)
         with contextlib.suppress(BrokenPipeError):  # the waiting starter was killed; the execution goes on
-            os.write(started, b"s")
+            os.write(started, STARTED)
         os.close(started)
         for name, (read, write) in pipes.items():
             os.close(write)
             os.set_blocking(read, False)
             self.selector.register(read, selectors.EVENT_READ, self.outputs[name])
-        self.selector.register(notify_workers, selectors.EVENT_READ, None)
+        self.selector.register(self.signals, selectors.EVENT_READ, None)
         code = self._wait()
         self._end_what_is_left()
         self._read_outputs(self.selector.select(0))
         for output in self.outputs.values():
             output.close()
-        self._sync_result()
         sizes = {name: output.size for name, output in self.outputs.items()}
-        write_durably("exit", {"code": code, "at": time.time(), **sizes})
+        self._record({"code": code, "at": time.time(), **sizes})
+
+    def _record(self, ending: dict[str, Any]) -> None:
+        """Write the exit record, however long that takes. Until then the lock is held and the execution counts as
+        running: without the record, the command would be run again."""
+        while True:
+            try:
+                self._restore_folder()
+                with contextlib.suppress(FileNotFoundError):
+                    sync("result")
+                write_over_room(ending)
+                return
+            except OSError:  # no line in shim.log: it is on the same disk
+                time.sleep(RETRY_RECORD_EVERY)
+
+    def _restore_folder(self) -> None:
+        """If our files are gone from our path, where the workers look, make them again. Raises OSError. Until the lock
+        is there, workers find this process in /proc, by the lock that is gone."""
+        if self._has_lock() and os.path.samestat(os.stat(self.folder), os.stat(".")):
+            return
+        os.umask(0o077)
+        os.makedirs(self.folder, exist_ok=True)
+        restore_site(os.path.dirname(self.folder), self.site)
+        if not self._has_lock():
+            # The lock that is lost stays open: processes of the command have it too.
+            self.lock = open_locked(f"{self.folder}/lock")
+            open_locked(f"{self.folder}/shim")
+        os.makedirs(f"{self.folder}/work", exist_ok=True)
+        make_room(self.folder)
+        write_durably(f"{self.folder}/started", {"shim": os.getpid(), "at": time.time()})
+        for output in self.outputs.values():
+            output.forget_pieces()
+        os.chdir(self.folder)
+
+    def _has_lock(self) -> bool:
+        try:
+            return os.path.samestat(os.stat(f"{self.folder}/lock"), os.fstat(self.lock))
+        except FileNotFoundError:
+            return False
 
     def _become_the_command(self, shim: int, stdout: int, stderr: int) -> None:
         """Replace this process by the command; never returns. Restore the default handlers before: Python ignores
@@ -178,6 +244,8 @@ class Run:
                     return os.waitstatus_to_exitcode(status)
                 if not pid:
                     break
+            with contextlib.suppress(OSError):  # the next turn tries again
+                self._restore_folder()
             self._look_for_a_stop()
 
     def _look_for_a_stop(self) -> None:
@@ -224,10 +292,6 @@ class Run:
                 if key.data is not None:
                     key.data.write(data)
 
-    def _sync_result(self) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            sync("result")
-
 
 class Capped:
     """Keeps the last part of a stream: a piece holds half of the limit, and the last two pieces stay."""
@@ -259,6 +323,11 @@ class Capped:
             os.close(self.file)
             self.file = -1
 
+    def forget_pieces(self) -> None:
+        """Begin a new piece with the next output: the earlier ones are gone."""
+        self.close()
+        self.pieces.clear()
+
     def _begin_a_piece(self) -> None:
         self.close()
         name = f"{self.name}.{self.size}"
@@ -266,6 +335,25 @@ class Capped:
         self.pieces.append(self.size)
         while len(self.pieces) > 2:
             os.unlink(f"{self.name}.{self.pieces.pop(0)}")
+
+
+def open_locked(path: str) -> int:
+    """Open a lock file, made if needed. A new one is locked before it appears at its path."""
+    unfinished = f"{path}.{os.getpid()}"
+    descriptor = os.open(unfinished, os.O_RDWR | os.O_CREAT, 0o600)
+    _lock(descriptor)
+    try:
+        os.link(unfinished, path)
+        return descriptor
+    except FileExistsError:
+        os.close(descriptor)
+    finally:
+        os.unlink(unfinished)
+    descriptor = os.open(path, os.O_RDWR)
+    deadline = time.monotonic() + LOCK_WITHIN
+    while not _lock(descriptor) and time.monotonic() < deadline:  # a prober holds it for an instant
+        time.sleep(0.005)
+    return descriptor
 
 
 def children() -> list[int]:
@@ -302,13 +390,41 @@ def prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def write_durably(name: str, content: object) -> None:
-    with open(f"{name}.tmp", "w") as file:
+def make_room(folder: str) -> None:
+    with open(f"{folder}/room", "wb") as file:
+        file.write(bytes(ROOM))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_over_room(ending: object) -> None:
+    """Write the exit record in place: that takes no more of the disk."""
+    with open(os.open("room", os.O_WRONLY | os.O_CREAT, 0o600), "wb") as file:
+        file.write(json.dumps(ending).encode().ljust(ROOM))
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename("room", "exit")
+    sync(".")
+
+
+def restore_site(folder: str, site: str) -> None:
+    path = f"{folder}/.site"
+    if site and not os.path.exists(path):
+        unfinished = f"{path}.{os.getpid()}"
+        with open(unfinished, "w") as file:
+            file.write(site)
+        with contextlib.suppress(FileExistsError):
+            os.link(unfinished, path)
+        os.unlink(unfinished)
+
+
+def write_durably(path: str, content: object) -> None:
+    with open(f"{path}.tmp", "w") as file:
         json.dump(content, file)
         file.flush()
         os.fsync(file.fileno())
-    os.rename(f"{name}.tmp", name)
-    sync(".")
+    os.rename(f"{path}.tmp", path)
+    sync(os.path.dirname(path))
 
 
 def sync(path: str) -> None:

@@ -40,6 +40,7 @@ from leasehold.runners.execution_folder import (
     delete_all_but_the_tombstone,
     execution_folder,
     highest_token,
+    make_execution_folder,
     names_in,
     open_site,
     sweep_tombstones,
@@ -55,6 +56,9 @@ LIBRARIES_VARIABLE = "LD_LIBRARY_PATH"
 `pass_env`."""
 NOT_STARTED = 75
 """Exit code of a shim that was not allowed to start."""
+
+_OVER = (Phase.ABSENT, Phase.VANISHED, Phase.TOMBSTONE)
+"""Phases in which a folder shows nothing that lives."""
 
 STREAMS: tuple[Stream, Stream] = ("stdout", "stderr")
 
@@ -112,23 +116,22 @@ class SubprocessRunner(Runner[Command]):
     """The executions of one folder. It keeps nothing in memory: any workers on the machine may share the folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, folder_id = open_site(folder)
-        self._site = f"{socket.gethostname()}:{folder_id}"
+        self.folder, self._folder_id = open_site(folder)
+        self._site = f"{socket.gethostname()}:{self._folder_id}"
 
     @property
     def site(self) -> str:
         return self._site
 
     def ensure_started(self, name: str, token: int, spec: Command) -> Start:
-        folder = self._folder_of(name)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder = make_execution_folder(self.folder, self._folder_id, name)
         (folder / f"token.{token}").touch()  # raise the fence before probing
         deadline = time.monotonic() + START_TIMEOUT
         while True:
             phase = self.probe(name).phase
             if phase is Phase.TOMBSTONE or highest_token(folder) > token:
                 return Start.FENCED
-            if phase is not Phase.CREATED:
+            if phase is not Phase.CREATED or (token > 1 and _lives_without_lock(folder)):
                 return Start.FOUND
             if _launch(folder, token, spec):
                 return Start.STARTED
@@ -138,22 +141,11 @@ class SubprocessRunner(Runner[Command]):
 
     def probe(self, name: str) -> ExecutionState:
         folder = self._folder_of(name)
-        if not folder.is_dir():
-            return ExecutionState(Phase.ABSENT)
-        alive = _is_held(folder / "lock")  # before the files: the exit record comes before the lock's release
-        if (ending := _read(folder / "exit")) is not None:
-            return ExecutionState(Phase.EXITED, ending["code"])
-        started, stopped, has_tombstone = (
-            (folder / mark).exists() for mark in ("started", "stop", "tombstone")
-        )
-        if alive:
-            # A shim that has not written `started` yet may have checked before the stop came: it may still start.
-            return ExecutionState(Phase.RUNNING if started or stopped or has_tombstone else Phase.CREATED)
-        if has_tombstone:
-            return ExecutionState(Phase.TOMBSTONE)
-        if started:
-            return ExecutionState(Phase.VANISHED)
-        return ExecutionState(Phase.TOMBSTONE if stopped else Phase.CREATED)
+        state = _look(folder)
+        if state.phase in _OVER:
+            # Look again: the shim may have made its folder again before we looked for the shim.
+            state = ExecutionState(Phase.RUNNING) if _lives_without_lock(folder) else _look(folder)
+        return state
 
     def probe_many(self, names: Sequence[str]) -> dict[str, ExecutionState]:
         return {name: self.probe(name) for name in names}
@@ -162,8 +154,7 @@ class SubprocessRunner(Runner[Command]):
         return _read_stream(self._folder_of(name), stream, offset, limit)
 
     def stop(self, name: str, grace: float) -> None:
-        folder = self._folder_of(name)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder = make_execution_folder(self.folder, self._folder_id, name)
         write_durably(folder / "stop", max(grace, 0.0))
         if (folder / "started").exists() and _is_held(folder / "lock") and not _is_held(folder / "shim"):
             # The shim was killed, and nothing else would end the processes it left. Repeat: a process may have forked.
@@ -174,8 +165,7 @@ class SubprocessRunner(Runner[Command]):
                 time.sleep(0.01)
 
     def tombstone(self, name: str) -> ExecutionState:
-        folder = self._folder_of(name)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder = make_execution_folder(self.folder, self._folder_id, name)
         write_durably(folder / "tombstone", None)
         return self.probe(name)
 
@@ -190,9 +180,18 @@ class SubprocessRunner(Runner[Command]):
             raise NothingToCollect(name, self.probe(name)) from None
 
     def remove(self, name: str) -> bool:
-        folder = self._folder_of(name)
-        if self.probe(name).phase is Phase.RUNNING or self.tombstone(name).phase is Phase.RUNNING:
+        folder, phase = self._folder_of(name), self.probe(name).phase
+        if phase is Phase.RUNNING:
             return False
+        try:
+            if self.tombstone(name).phase is Phase.RUNNING:
+                return False
+        except OSError:
+            # The disk may be full, and what is deleted here makes room.
+            if phase is not Phase.EXITED:
+                raise
+            os.utime(folder / "exit")
+            (folder / "exit").rename(folder / "tombstone")
         # Delete the exit record first: a half-deleted execution must not be collected.
         delete_all_but_the_tombstone(folder, first="exit")
         return True
@@ -233,6 +232,48 @@ def _launch(folder: Path, token: int, spec: Command) -> bool:
     return done.returncode == 0
 
 
+def _look(folder: Path) -> ExecutionState:
+    """Return what the folder shows."""
+    if not folder.is_dir():
+        return ExecutionState(Phase.ABSENT)
+    alive = _is_held(folder / "lock")  # before the files: the exit record comes before the lock's release
+    if (ending := _read(folder / "exit")) is not None:
+        return ExecutionState(Phase.EXITED, ending["code"])
+    started, stopped, has_tombstone = ((folder / mark).exists() for mark in ("started", "stop", "tombstone"))
+    if alive:
+        # A shim that has not written `started` yet may have checked before the stop came: it may still start.
+        return ExecutionState(Phase.RUNNING if started or stopped or has_tombstone else Phase.CREATED)
+    if has_tombstone:
+        return ExecutionState(Phase.TOMBSTONE)
+    if started:
+        return ExecutionState(Phase.VANISHED)
+    return ExecutionState(Phase.TOMBSTONE if stopped else Phase.CREATED)
+
+
+def _lives_without_lock(folder: Path) -> bool:
+    """Whether the execution's shim lives although its lock is not in the folder: the folder was deleted, and the shim
+    has yet to make it again. Until then nothing there shows that the command runs, or has ended and must not run
+    again."""
+    if sys.platform != "linux":
+        return False
+    for pid in _processes():
+        with contextlib.suppress(OSError):  # the process has ended meanwhile, or belongs to another user
+            argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            # A shim that has yet to take its lock obeys what it finds in the folder.
+            if argv[-3:-2] == [os.fsencode(folder)] and _has_lock(pid):
+                return not (folder / "lock").exists() or not _holds(pid, folder / "lock")
+    return False
+
+
+def _has_lock(pid: int) -> bool:
+    links = (os.readlink(f"/proc/{pid}/fd/{descriptor}") for descriptor in os.listdir(f"/proc/{pid}/fd"))
+    return any(link.removesuffix(" (deleted)").endswith("/lock") for link in links)
+
+
+def _processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
 def _is_held(path: Path) -> bool:
     """Return whether a shim, or a process that it started, holds this lock. Probe with a shared lock, so that probers
     are not mistaken for shims."""
@@ -255,7 +296,7 @@ def _kill_holders(lock: Path) -> None:
     """Send SIGKILL to every process of the execution. By pidfd: the PID may belong to another process by now."""
     if sys.platform != "linux":
         return
-    for pid in [int(name) for name in os.listdir("/proc") if name.isdigit()]:
+    for pid in _processes():
         with contextlib.suppress(OSError):  # the process has ended meanwhile, or belongs to another user
             process = os.pidfd_open(pid)
             try:

@@ -18,8 +18,8 @@ from typing_extensions import TypedDict
 
 from leasehold.domain.checks.numbers import ALWAYS_FINITE, check_finite
 from leasehold.domain.checks.payload import (
+    RESULT_IN_DATABASE,
     RESULT_IN_FILE,
-    RESULT_IN_ROW,
     check_text,
     encode,
     is_surely_storable,
@@ -258,10 +258,10 @@ class TaskDefinition:
 
     def encode_result(self, value: Any, as_file: bool = False) -> str | None:
         """Encode by the return annotation, so that a caller gets back what was returned. With `as_file` the result may
-        be larger than a row allows."""
+        be larger than the database takes."""
         if value is None and self.may_return_none:
             return None
-        return self._result.encode(value, RESULT_IN_FILE if as_file else RESULT_IN_ROW)
+        return self._result.encode(value, RESULT_IN_FILE if as_file else RESULT_IN_DATABASE)
 
     def decode_result(self, stored: str | None) -> Any:
         """Decode a result. Raises InvalidInput if the annotation has changed, and the result no longer fits it."""

@@ -203,8 +203,8 @@ class TaskSettings:
     """How long its jobs are kept after they end; None: for ever. Left out, the worker's `retention` decides. Or
     by state: `{"succeeded": "1d", "failed": "30d"}`."""
     result: KeepResult = "row"
-    """Where its result is kept: in the "row", or in a "file". A result that is too large for a row always
-    becomes a file."""
+    """Where its result is kept: in the "row", or in a "file". A result that is too large for a row goes to
+    the results folder, or to the database if there is none."""
     run_in: RunIn | None = None
     """Where its code runs. None: an async function on the event loop, a plain function in a thread."""
     memory: Size | None = None

@@ -54,6 +54,12 @@ class Attempts:
             if attempt.definition.external is not None:
                 self.stop(attempt, "drain")
 
+    def stop_waiting_for_the_folder(self) -> None:
+        """Stop the attempts whose handlers have ended, and whose results wait for the folder for results."""
+        for attempt in self.unfinished():
+            if attempt.unwritten and not attempt.must_stop:
+                self.stop(attempt, "drain")
+
     def on_stop_request(self, attempt: Attempt, flag: Flag) -> None:
         """Stop the attempt as an operator requested. The keeper calls this in its thread."""
         if flag is not Flag.FINISH and not attempt.ended_at:
@@ -224,6 +230,7 @@ class Drain:
     async def _idle_in_time(self, ends_at: float | None) -> bool:
         """Return False if the grace is over, or the drain was hurried, and jobs still run."""
         while self.attempts.unfinished():
+            self.attempts.stop_waiting_for_the_folder()
             if self._hurry.is_set() or (ends_at is not None and time.monotonic() >= ends_at):
                 return False
             await asyncio.sleep(CHECK_RUNNING_EVERY)

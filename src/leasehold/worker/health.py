@@ -70,6 +70,9 @@ def judge(
         problems.append(f"no claims: {claimer.trouble}")
     elif settler.in_trouble:
         problems.append("the database does not accept results")
+    unwritten = [attempt.unwritten for attempt in attempts.unfinished() if attempt.unwritten]
+    if unwritten:
+        problems.append(f"{unwritten[0]}; {len(unwritten)} result(s) are kept until then")
     if too_many_left_behind(attempts, settings):
         problems.append(f"{attempts.left_behind} handlers ignored their stop")
     ok = not problems

@@ -96,11 +96,13 @@ class ExecutionCleanup(Service):
             runner.sweep(TOMBSTONES_FOR)
 
     def _is_superseded(self, name: str) -> bool:
-        """Whether its job names another execution, or none: names are stored before a start. False for unknown jobs."""
-        job_id = job_of(name)
-        if job_id is None:
+        """Whether its job names another execution, or none: names are stored before a start. False for unknown jobs,
+        and for those of another database, even if this one is a copy of it."""
+        found = job_of(name)
+        if found is None:
             return False
+        identity, job_id = found
         try:
-            return self._store.get(job_id).execution_name != name
+            return identity == self._store.identity(job_id) and self._store.get(job_id).execution_name != name
         except JobNotFound:
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -309,3 +310,21 @@ def test_an_engine_elsewhere_is_refused(tmp_path):
 def test_an_engine_that_is_not_there_is_named_by_its_socket(tmp_path):
     with pytest.raises(OSError, match="no-socket"):
         assert DockerRunner(tmp_path, "unix:///no-socket").site
+
+
+def test_a_container_whose_folder_is_deleted_is_not_started_again(lab):
+    """The engine knows how it has ended. What it has written to its folder is gone, and that is told."""
+    runner, spec = (
+        lab.runner(),
+        lab.spec(f"{mark('a')}; {wait_for('go')}; echo 7 > $LEASEHOLD_RESULT; exit 5"),
+    )
+    assert runner.ensure_started("a.1", 1, spec) is Start.STARTED
+    until(lambda: starts(lab, "a"))
+    shutil.rmtree(runner.folder / "a.1")
+    assert runner.ensure_started("a.1", 2, spec) is Start.FOUND
+    (lab.marks / "go").touch()
+    assert ended(runner, "a.1") == ExecutionState(Phase.EXITED, 5)
+    assert runner.tombstone("a.1") == ExecutionState(Phase.EXITED, 5)
+    with pytest.raises(InvalidInput, match="folder of the execution was deleted"):
+        runner.collect("a.1")
+    assert starts(lab, "a") == 1

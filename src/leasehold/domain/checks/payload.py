@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from leasehold.domain.errors import NO_RESULTS_FOLDER, InvalidInput, NotSerializable
 
 LARGEST = 1024 * 1024
+LARGEST_IN_PIECES = 16 * LARGEST
 LARGEST_FILE = 256 * LARGEST
 DEEPEST = 64
 
@@ -27,8 +28,8 @@ class Limit(NamedTuple):
 
 
 IN_ROW = Limit(LARGEST, "store it elsewhere and pass a reference")
-RESULT_IN_ROW = Limit(
-    LARGEST, f"{NO_RESULTS_FOLDER}; larger results go there by themselves. Or return a reference"
+RESULT_IN_DATABASE = Limit(
+    LARGEST_IN_PIECES, f"{NO_RESULTS_FOLDER}; larger results go there by themselves. Or return a reference"
 )
 RESULT_IN_FILE = Limit(LARGEST_FILE, "store it elsewhere and return a reference")
 
@@ -65,6 +66,11 @@ def is_surely_storable(text: str) -> bool:
 def fits_row(text: str) -> bool:
     """Return whether this JSON fits into a row."""
     return len(text) <= LARGEST // 4 or len(text.encode("utf-8")) <= LARGEST
+
+
+def fits_database(text: str) -> bool:
+    """Return whether this JSON may be stored in the database, in pieces."""
+    return len(text) <= LARGEST_IN_PIECES // 4 or len(text.encode("utf-8")) <= LARGEST_IN_PIECES
 
 
 def check_text(text: str, field: str) -> str:

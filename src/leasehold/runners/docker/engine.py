@@ -330,7 +330,9 @@ def _read_mark(folder: Path, stream: Stream) -> LogMark:
 
 
 def _leave_mark(folder: Path, stream: Stream, mark: LogMark) -> None:
-    with contextlib.suppress(FileNotFoundError):  # the execution was removed
+    with contextlib.suppress(
+        OSError
+    ):  # the execution was removed, or the disk is full: read on from the last mark
         unfinished = folder / f".log_mark.{secrets.token_hex(6)}"
         unfinished.write_text(json.dumps([mark.end, mark.at, mark.nth]))
         unfinished.rename(folder / f"log_mark.{stream}")

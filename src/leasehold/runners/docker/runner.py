@@ -46,6 +46,7 @@ from leasehold.runners.execution_folder import (
     delete_all_but_the_tombstone,
     execution_folder,
     highest_token,
+    make_execution_folder,
     names_in,
     open_site,
     sweep_tombstones,
@@ -106,10 +107,9 @@ class DockerRunner(Runner[ContainerSpec]):
         return self._site
 
     def ensure_started(self, name: str, token: int, spec: ContainerSpec) -> Start:
-        folder = self._folder_of(name)
         self._allowed.check(spec)
         assert self.site
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder = make_execution_folder(self.folder, self._folder_id, name)
         raise_fence(folder, token)  # raise the fence before looking
         deadline = time.monotonic() + START_TIMEOUT
         twins: dict[str, float] = {}
@@ -150,8 +150,7 @@ class DockerRunner(Runner[ContainerSpec]):
         return self._logs.read(self.container_name(name), self._folder_of(name), stream, offset, limit)
 
     def stop(self, name: str, grace: float) -> None:
-        folder = self._folder_of(name)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder = make_execution_folder(self.folder, self._folder_id, name)
         now, earlier = time.time(), _read_stop(folder)
         until = min(now + max(grace, 0.0), earlier["until"]) if earlier else now + max(grace, 0.0)
         is_requested = earlier is not None and earlier["is_requested"] and until >= earlier["until"]
@@ -170,8 +169,7 @@ class DockerRunner(Runner[ContainerSpec]):
             write_durably(folder / "stop", {"until": until, "is_requested": True})
 
     def tombstone(self, name: str) -> ExecutionState:
-        folder = self._folder_of(name)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder = make_execution_folder(self.folder, self._folder_id, name)
         write_durably(folder / "tombstone", None)
         close_all(folder)
         return self.probe(name)
@@ -184,15 +182,17 @@ class DockerRunner(Runner[ContainerSpec]):
             raise NothingToCollect(name, self.probe(name))
         kept = int(facts["HostConfig"]["LogConfig"]["Config"]["max-size"]) * (LOG_FILES - 1)
         home = folder_of_try(folder, container.try_id)
+        if home is None:
+            raise InvalidInput("result", "is gone: the folder of the execution was deleted", "")
         names = json.loads(facts["Config"]["Labels"][OUTPUTS])
         return Collected(
             code=container.code,
             stdout=self._logs.output(container.id, folder, "stdout", kept),
             stderr=self._logs.output(container.id, folder, "stderr", kept),
-            result=None if home is None else read_result(home),
+            result=read_result(home),
             was_stopped=(folder / "stop").exists(),
             reason=_reason(facts, container.code, stopped=(folder / "stop").exists()),
-            files={} if home is None else find_outputs(home, names),
+            files=find_outputs(home, names),
         )
 
     def remove(self, name: str) -> bool:

@@ -81,6 +81,9 @@ class Database(Protocol):
     def read(self, work: Callable[[Session], T]) -> T:
         """Run `work` for reading."""
 
+    def identity(self) -> str:
+        """16 hexadecimal digits that no copy of this database has, and that a new host, URL or path does not change."""
+
     def schema_version(self) -> int:
         """The number of the last migration; 0: there is no schema yet."""
 

@@ -7,6 +7,7 @@ may stand in between.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import logging
@@ -221,12 +222,26 @@ class PostgresDatabase:
         self.family: str = self.label if beside is None else beside.family
         # Without an injected clock, `:now` is the statement's own time: stable, so that an index can use it.
         self.statements = Statements(self.schema, own_clock=self.clock.now() is None)
+        self._identity: str | None = None
         self._shares = beside is not None
         self.connections: Connections = (
             Connections(url, self.label, size=pool_size, pooler=pooler)
             if beside is None
             else beside.connections
         )
+
+    def identity(self) -> str:
+        """Of the schema, by the cluster's identifier, which a standby shares, and the oids of database and schema. A
+        role that may not read the identifier takes the server's address."""
+        if self._identity is None:
+            is_allowed, database, schema, address = self.read(
+                lambda session: session.tuples("identify_schema")
+            )[0]
+            if is_allowed:
+                address = self.read(lambda session: session.tuples("identify_cluster"))[0][0]
+            parts = f"{address}/{database}/{schema}"
+            self._identity = hashlib.sha256(parts.encode()).hexdigest()[:16]
+        return self._identity
 
     def transact(self, work: Callable[[PostgresSession], T], *, idempotent: bool = False) -> T:
         refuse_inside(self.family)

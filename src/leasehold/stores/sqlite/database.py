@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -129,6 +130,16 @@ class SqliteDatabase:
             self._file.create()
         with self._file.inside(), self._file.writing:
             self._file.writer()
+
+    def identity(self) -> str:
+        """Of the file, by file system and inode. The file system's own id outlives a restart of the machine, which may
+        renumber devices."""
+        path = self._file.path
+        try:
+            system, found = os.statvfs(path).f_fsid, os.stat(path)
+        except OSError as error:
+            raise DatabaseUnreachable(self.label, str(error)) from error
+        return hashlib.sha256(f"{system or found.st_dev}/{found.st_ino}".encode()).hexdigest()[:16]
 
     def path_of_tenant(self, name: str) -> Path:
         return Path(f"{self._file.path}.tenants") / f"{name}.db"

@@ -302,9 +302,10 @@ class ClaimVerbs(LimitVerbs):
         self._make_worker_name(worker)
         monotonic = self._database.clock.monotonic()
         ripe = sighting if sighting is not None and sighting.ripe(monotonic) else None
+        adoptable = Adoptable(sites, self._database.identity()) if sites else NOT_ADOPTABLE
 
         try:
-            return self._claim_by_id(job_id, worker, sites, ripe, monotonic)
+            return self._claim_by_id(job_id, worker, adoptable, ripe, monotonic)
         except Exception as error:
             if not self._database.refuses_row(error):
                 raise
@@ -314,7 +315,7 @@ class ClaimVerbs(LimitVerbs):
             return ClaimDenied(job_id, state, why)
 
     def _claim_by_id(
-        self, job_id: str, worker: str, sites: Sequence[str], ripe: Sighting | None, monotonic: float
+        self, job_id: str, worker: str, adoptable: Adoptable, ripe: Sighting | None, monotonic: float
     ) -> Grant | ClaimDenied:
         def work(session: Session, need: Need = NOTHING) -> Grant | ClaimDenied | Need:
             if need:
@@ -326,7 +327,7 @@ class ClaimVerbs(LimitVerbs):
             needed = self._needs_of(session, [job.gate]).get(job.gate, NOTHING)
             if needed != need and not _is_held(job, now):
                 return needed
-            return claim_in(session, job, now, worker, sites, ripe, monotonic, need)
+            return claim_in(session, job, now, worker, adoptable, ripe, monotonic, need)
 
         answer = self._database.transact(work)
         if isinstance(answer, Need):
@@ -388,12 +389,23 @@ def _expire_grants(session: Session, leases: Mapping[str, int]) -> None:
         write(session, without_locked_children(session, moves), now)
 
 
+class Adoptable(NamedTuple):
+    """Which orphans a claim may adopt."""
+
+    sites: Sequence[str]
+    origin: str
+    """The identity of the database that placed their executions."""
+
+
+NOT_ADOPTABLE = Adoptable((), "")
+
+
 def claim_in(
     session: Session,
     job: Job,
     now: datetime,
     worker: str,
-    sites: Sequence[str],
+    adoptable: Adoptable,
     sighting: Sighting | None,
     monotonic: float,
     need: Need,
@@ -416,7 +428,9 @@ def claim_in(
         ended = operate.expire(job, now=now)
         write(session, [ended], now)
         return ClaimDenied(job_id, ended.job.state, ended.detail or "its time is over")
-    if job.orphan and job.execution_site in sites:
+    if job.orphan and job.execution_site in adoptable.sites:
+        if not session.tuples("find_origin", job=job.seq, attempt=job.attempt, origin=adoptable.origin):
+            return ClaimDenied(job_id, job.state, "its execution belongs to another database")
         granted = operate.adopt(job, worker=worker, now=now)
     elif (why := _not_claimable(session, job, now, need)) is not None:
         return ClaimDenied(job_id, job.state, why, retry_in=claimable_in(job, now))
@@ -541,7 +555,7 @@ def _run_now(
         return made
     jobs, now = lock(session, [job.id])
     assert now is not None
-    granted = claim_in(session, jobs[job.id], now, worker, (), None, monotonic, need)
+    granted = claim_in(session, jobs[job.id], now, worker, NOT_ADOPTABLE, None, monotonic, need)
     if isinstance(granted, ClaimDenied):
         # Raised, so that the stored job is rolled back too.
         raise InvalidState(job.id, "start", "not stored", granted.why)

@@ -16,6 +16,7 @@ from leasehold.stores.verbs.results import ResultVerbs
 
 _STATES = {number: state for state, number in ENDED_STATES.items()}
 _BY_SEQ = (
+    "prune_result_pieces",
     "prune_failure_states",
     "prune_attempts",
     "prune_executions",

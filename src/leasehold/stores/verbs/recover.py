@@ -93,12 +93,18 @@ class RecoverVerbs(QuestionVerbs):
     def adopt(
         self, worker: str, sites: Sequence[str], tasks: Sequence[str] | None = None, limit: int = 100
     ) -> list[Grant]:
-        """Lease orphans of these sites to this worker. An adoption costs no attempt."""
+        """Lease orphans of these sites to this worker. An adoption costs no attempt. A copy of a database leaves alone
+        what its original has placed."""
         if not sites or limit < 1:
             return []
 
         self._make_worker_name(worker)
-        parameters = {"sites": list(sites), "tasks": None if tasks is None else list(tasks), "limit": limit}
+        parameters = {
+            "sites": list(sites),
+            "tasks": None if tasks is None else list(tasks),
+            "origin": self._database.identity(),
+            "limit": limit,
+        }
 
         def work(session: Session, found: Sequence[str]) -> list[Grant]:
             jobs, now = lock_skip_locked(session, found)
@@ -123,6 +129,11 @@ class RecoverVerbs(QuestionVerbs):
             lambda ids: self._database.transact(lambda session: work(session, ids)),
             lambda job_id, error: self._note_refusal(job_id, "adopt", error),
         )
+
+    def owns_execution(self, job_id: str, seq: int, attempt: int) -> bool:
+        """Whether this database has placed the execution; else it is a copy of the one that has."""
+        origin = self._database.identity()
+        return bool(self._tuples("find_origin", job=seq, attempt=attempt, origin=origin))
 
     def find_leases_of(self, worker: str) -> list[Grant]:
         """After a lost reply: the leases that this worker holds."""
@@ -204,9 +215,10 @@ class RenewVerbs(Verbs):
     def record_site(self, job_id: str, token: int, site: str, name: str) -> bool:
         """Record where an execution will live, before it starts. False: the lease is lost, so the execution must not
         start."""
+        placed = {"site": site, "name": name, "origin": self._database.identity()}
         return bool(
             self._database.single(
-                lambda session: session.tuples("record_site", id=job_id, token=token, site=site, name=name)
+                lambda session: session.tuples("record_site", id=job_id, token=token, **placed)
             )
         )
 

@@ -1,7 +1,9 @@
-"""Results kept as files: written before their attempt is settled, removed after their row is deleted."""
+"""Results outside of their rows, written before their attempt is settled: as files, removed after their row is
+deleted; or in the database, in pieces, deleted with it."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -11,7 +13,14 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from leasehold.domain.errors import NO_RESULTS_FOLDER, InvalidInput, ResultMissing
+from leasehold.domain.checks.payload import fits_database
+from leasehold.domain.errors import (
+    NO_RESULTS_FOLDER,
+    InvalidInput,
+    LeaseLost,
+    ResultMissing,
+    ResultsUnwritable,
+)
 from leasehold.stores.verbs.writing import BATCH, Verbs
 
 # -- the folder of one store -------------------------------------------------------------------------------------------
@@ -147,9 +156,17 @@ def _sync_folder(folder: Path) -> None:
 STRAY_AFTER = 86_400.0
 
 
+PIECE = 256 * 1024
+"""Most characters of a piece: at most 1 MiB. Each is a transaction, so that other writes come in between."""
+SWEPT_AT_ONCE = 20
+
+_IN_DATABASE = re.compile(r"database:(?P<token>[1-9][0-9]{0,18})\.(?P<number>[1-9][0-9]{0,8})")
+
+
 class ResultVerbs(Verbs):
-    """Results kept as files, in a folder that is given when the store is opened; without one, SQLite keeps them beside
-    its file."""
+    """Results that are too large for their rows. They go to the folder that is given when the store is opened. Without
+    one they go to the database, in pieces; what is too large for that, or is to be a file, goes to a folder beside the
+    file on SQLite, and is refused on PostgreSQL."""
 
     _results_root: str | None = None
     """The absolute path of the folder. Set by the dialect."""
@@ -159,7 +176,7 @@ class ResultVerbs(Verbs):
 
     @property
     def results_folder(self) -> str | None:
-        """The folder. None: there is none, and a result must fit its row."""
+        """The folder. None: there is none, and a result must fit the database."""
         return self._results_root
 
     def check_results(self, needed: bool) -> None:
@@ -173,16 +190,45 @@ class ResultVerbs(Verbs):
         elif needed or self._results_named:
             check_folder(self._results_root)
 
-    def file_result(self, job_id: str, token: int, text: str) -> str:
-        """Write a result (encoded JSON) to a file of this lease; the result is its name, to be settled with the
-        success. When the call returns the file is complete and on disk, and no other lease can write it."""
+    def file_result(self, job_id: str, token: int, text: str, as_file: bool = False) -> str:
+        """Write a result (encoded JSON) outside of its row; the result of the call is its name, to be settled with the
+        success. When the call returns it is complete and on disk, and no other lease can write it; a result that is
+        never settled does no harm, and is swept. `as_file`: however small it is. Raises ResultsUnwritable if the
+        folder does not take it, and LeaseLost."""
+        if not as_file and not self._results_named and fits_database(text):
+            return self.keep_result(job_id, token, text)
         files = self._files()
         if files is None:
             raise InvalidInput("result", "no folder for results is configured", NO_RESULTS_FOLDER)
-        return files.write(job_id, token, text)
+        try:
+            return files.write(job_id, token, text)
+        except OSError as error:
+            raise ResultsUnwritable(self._results_root or "", error.strerror or str(error)) from error
+
+    def keep_result(self, job_id: str, token: int, text: str) -> str:
+        """`file_result`, into the database whatever the settings are. For at most 16 MiB."""
+        lease = {"id": job_id, "token": token}
+        last = self._tuples("find_last_piece", **lease)
+        if not last:
+            raise LeaseLost(job_id, token)
+        number = last[0][0] + 1
+        for piece, start in enumerate(range(0, len(text), PIECE)):
+            row = {**lease, "number": number, "piece": piece, "text": text[start : start + PIECE]}
+            if not self._database.single(
+                lambda session, row=row: session.tuples("insert_piece", **row),  # type: ignore[misc] # mypy cannot infer a lambda with a default
+                idempotent=True,
+            ):
+                raise LeaseLost(job_id, token)
+        return f"database:{token}.{number}"
 
     def read_result(self, job_id: str, reference: str) -> str:
         """The text that `file_result` wrote. Raises ResultMissing."""
+        if (found := _IN_DATABASE.fullmatch(reference)) is not None:
+            token, number = int(found["token"]), int(found["number"])
+            pieces = self._tuples("read_pieces", id=job_id, token=token, number=number)
+            if not pieces:
+                raise ResultMissing(job_id, reference, "is not there", "")
+            return "".join(piece[0] for piece in pieces)
         files = self._files()
         if files is None:
             problem = "is in a folder that is not configured here"
@@ -192,16 +238,25 @@ class ResultVerbs(Verbs):
     def sweep_results(self, age: float = STRAY_AFTER, part: int | None = None) -> int:
         """Delete files older than `age` seconds that no outcome names and no running attempt may still settle: those of
         attempts that lost their lease or died, and of deleted jobs. `part` is one of 256 parts; None covers all. The
-        result is the number of files."""
+        result is the number of files and pieces. Pieces are swept with part 0, and however old they are: no other
+        attempt gets their token."""
+        removed = 0 if part is not None and part % PARTS else self._sweep_pieces()
         files = self._files()
         if files is None:
-            return 0
-        removed = 0
+            return removed
         for one in range(PARTS) if part is None else [part % PARTS]:
             old = files.old(one, age)
             for start in range(0, len(old), BATCH):
                 removed += self._sweep(files, old[start : start + BATCH])
         return removed
+
+    def _sweep_pieces(self) -> int:
+        removed = 0
+        while True:
+            swept = self._database.single(lambda session: session.tuples("sweep_pieces", limit=SWEPT_AT_ONCE))
+            removed += len(swept)
+            if len(swept) < SWEPT_AT_ONCE:
+                return removed
 
     def _sweep(self, files: ResultFiles, old: list[tuple[str, str, int]]) -> int:
         """Delete files that neither an outcome names nor an attempt with its lease may still settle. One
@@ -217,7 +272,8 @@ class ResultVerbs(Verbs):
         files = self._files() if names else None
         if files is not None:
             for name in names:
-                files.remove(name)
+                with contextlib.suppress(OSError):
+                    files.remove(name)
 
     def _forget_result_files(self) -> None:
         """Forget the folder: the store has another database file now, and so another folder."""

@@ -57,6 +57,10 @@ class Verbs:
         """The name of the database for messages, without a password."""
         return self._database.label
 
+    def identity(self, job_id: str) -> str:
+        """The identity of the job's database, a part of the names of its executions. A copy has another."""
+        return self._database.identity()
+
     def close(self) -> None:
         """Close the store's connections."""
         self._database.close()

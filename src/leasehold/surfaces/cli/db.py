@@ -164,7 +164,7 @@ def mirror(
     finished: Annotated[Column, _column("when it ended")] = None,
     updated: Annotated[Column, _column("when its state last changed")] = None,
     result: Annotated[Column, _column("the result, as JSON")] = None,
-    result_ref: Annotated[Column, _column("the path of a result that is a file")] = None,
+    result_ref: Annotated[Column, _column("where a result is that is not in its row")] = None,
     exit_code: Annotated[Column, _column("the exit_code of a result that is an object")] = None,
     error: Annotated[Column, _column("the first line of the error")] = None,
     insert: Annotated[bool, typer.Option("--insert", help="Insert the row if there is none.")] = False,

@@ -346,7 +346,7 @@ def _facts(job: Job, missing: str | None) -> dict[str, object]:
         "retry of": job.retry_of,
         "arguments": _pretty(job.args),
         "result": missing or _pretty(job.result),
-        "result file": job.result_ref,
+        "result stored": job.result_ref,
         "error": job.error,
     }
 

@@ -230,6 +230,6 @@ class ChildAttempt(Attempt):
     def emit(self, kind: str, data: str | None = None, key: str | None = None, text: str = "") -> bool:
         return self.remote_writer.put(self.remote_writer.stream_of(self), kind, data, key, text)
 
-    def becomes_file(self, text: str | None) -> bool:
-        """Return False: the worker decides whether a result becomes a file."""
+    def leaves_row(self, text: str | None) -> bool:
+        """Return False: the worker stores the result."""
         return False

@@ -115,6 +115,17 @@ CREATE TABLE leasehold.outcome (
 -- People search for what did not go well; a plain success never enters this index.
 CREATE INDEX outcome_notable ON leasehold.outcome (state, job) WHERE state <> 1;
 
+-- Results that are too large for their row and not in a file: `result_ref` names token and number of such a result. An
+-- attempt may write several, of which its success names one.
+CREATE TABLE leasehold.result_piece (
+    job    bigint NOT NULL,
+    token  bigint NOT NULL,
+    number integer NOT NULL,
+    piece  integer NOT NULL,
+    text   text NOT NULL,
+    PRIMARY KEY (job, token, number, piece)
+);
+
 -- What an attempt leaves for the next one, and what the place does not have: counters, when it first and last started,
 -- its due time once that was postponed, the last error, and why it waits or is to stop.
 CREATE TABLE leasehold.failure_state (
@@ -323,12 +334,14 @@ CREATE TABLE leasehold.time_limit (
 );
 CREATE INDEX time_limit_due ON leasehold.time_limit (due_at);
 
--- Where an execution runs: one per attempt, kept. Stored before the start; `started_at` is set after it.
+-- Where an execution runs: one per attempt, kept. Stored before the start; `started_at` is set after it. `origin` is the
+-- identity of the database that has placed it: a copy of the database leaves it alone.
 CREATE TABLE leasehold.execution (
     job        bigint NOT NULL,
     attempt    integer NOT NULL,
     site       text NOT NULL,
     name       text NOT NULL,
+    origin     text NOT NULL,
     placed_at  timestamptz NOT NULL,
     started_at timestamptz,
     PRIMARY KEY (job, attempt)

@@ -43,6 +43,9 @@ DELETE FROM leasehold.outcome WHERE job = ANY(:seqs::bigint[]);
 -- name: prune_jobs
 DELETE FROM leasehold.job WHERE seq = ANY(:seqs::bigint[]) RETURNING seq, id, task, group_name, unique_key, unique_for_ever;
 
+-- name: prune_result_pieces
+DELETE FROM leasehold.result_piece WHERE job = ANY(:seqs::bigint[]);
+
 -- name: prune_failure_states
 DELETE FROM leasehold.failure_state WHERE job = ANY(:seqs::bigint[]);
 

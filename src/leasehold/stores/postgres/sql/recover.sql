@@ -14,10 +14,13 @@ ORDER BY l.expires_at, l.job LIMIT :limit;
 
 -- name: find_orphans
 -- Finds orphans of the sites this worker serves, by priority, then age. Only a read: anchors are locked to take them.
+-- Not those that a copy of a database has from its original.
 SELECT j.id FROM leasehold.parked AS p,
     LATERAL (SELECT q.id, q.task, q.priority FROM leasehold.job AS q WHERE q.seq = p.job LIMIT 1) AS j,
-    LATERAL (SELECT q.site FROM leasehold.execution AS q WHERE q.job = p.job AND q.attempt = p.attempt LIMIT 1) AS x
-WHERE p.state = 4 AND x.site = ANY(:sites::text[]) AND (:tasks::text[] IS NULL OR j.task = ANY(:tasks::text[]))
+    LATERAL (
+        SELECT q.site, q.origin FROM leasehold.execution AS q WHERE q.job = p.job AND q.attempt = p.attempt LIMIT 1) AS x
+WHERE p.state = 4 AND x.site = ANY(:sites::text[]) AND x.origin = :origin
+  AND (:tasks::text[] IS NULL OR j.task = ANY(:tasks::text[]))
 ORDER BY j.priority DESC, p.job LIMIT :limit;
 
 -- name: find_leases_of
@@ -74,6 +77,20 @@ SELECT l.job, l.stop FROM unnest(:leases.jobs::bigint[], :leases.tokens::bigint[
     SELECT q.job, q.stop FROM leasehold.lease AS q WHERE q.job = r.job AND q.token = r.token LIMIT 1) AS l
 WHERE l.stop <> 0;
 
+-- name: find_origin
+-- Whether an execution was placed by this database.
+SELECT x.job FROM leasehold.execution AS x WHERE x.job = :job AND x.attempt = :attempt AND x.origin = :origin LIMIT 1;
+
+-- name: identify_schema
+-- What distinguishes this schema from its copies in one cluster, and the server's address.
+SELECT has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE') AS is_allowed,
+    (SELECT d.oid::text FROM pg_catalog.pg_database AS d WHERE d.datname = current_database()) AS database,
+    (SELECT c.relnamespace::text FROM pg_catalog.pg_class AS c WHERE c.oid = to_regclass('leasehold.job')) AS schema,
+    concat(inet_server_addr(), ':', inet_server_port()) AS address;
+
+-- name: identify_cluster
+SELECT system_identifier::text FROM pg_catalog.pg_control_system();
+
 -- name: record_site
 -- Stored under the fence before the start: an attempt without a row has no execution anywhere.
 WITH anchor AS MATERIALIZED (SELECT seq FROM leasehold.job WHERE id = :id FOR NO KEY UPDATE),
@@ -81,10 +98,10 @@ mine AS MATERIALIZED (
     SELECT l.job, l.attempt FROM anchor, LATERAL (
         SELECT q.job, q.attempt FROM leasehold.lease AS q WHERE q.job = anchor.seq AND q.token = :token
         LIMIT 1 FOR KEY SHARE) AS l)
-INSERT INTO leasehold.execution (job, attempt, site, name, placed_at)
-SELECT job, attempt, :site, :name, :now FROM mine
-ON CONFLICT (job, attempt) DO UPDATE SET site = excluded.site, name = excluded.name, placed_at = excluded.placed_at,
-    started_at = NULL
+INSERT INTO leasehold.execution (job, attempt, site, name, origin, placed_at)
+SELECT job, attempt, :site, :name, :origin, :now FROM mine
+ON CONFLICT (job, attempt) DO UPDATE SET site = excluded.site, name = excluded.name, origin = excluded.origin,
+    placed_at = excluded.placed_at, started_at = NULL
 RETURNING job;
 
 -- name: mark_started

@@ -115,6 +115,17 @@ CREATE TABLE leasehold_outcome (
 -- People search for what did not go well; a plain success never enters this index.
 CREATE INDEX leasehold_outcome_notable ON leasehold_outcome (state, job) WHERE state <> 1;
 
+-- Results that are too large for their row and not in a file: `result_ref` names token and number of such a result. An
+-- attempt may write several, of which its success names one.
+CREATE TABLE leasehold_result_piece (
+    job    INTEGER NOT NULL,
+    token  INTEGER NOT NULL,
+    number INTEGER NOT NULL,
+    piece  INTEGER NOT NULL,
+    text   TEXT NOT NULL,
+    PRIMARY KEY (job, token, number, piece)
+);
+
 -- What an attempt leaves for the next one, and what the place does not have: counters, when it first and last started,
 -- its due time once that was postponed, the last error, and why it waits or is to stop.
 CREATE TABLE leasehold_failure_state (
@@ -278,12 +289,14 @@ CREATE TABLE leasehold_time_limit (
 ) WITHOUT ROWID;
 CREATE INDEX leasehold_time_limit_due ON leasehold_time_limit (due_at);
 
--- Where an execution runs: one per attempt, kept. Stored before the start; `started_at` is set after it.
+-- Where an execution runs: one per attempt, kept. Stored before the start; `started_at` is set after it. `origin` is the
+-- identity of the database that has placed it: a copy of the database leaves it alone.
 CREATE TABLE leasehold_execution (
     job        INTEGER NOT NULL,
     attempt    INTEGER NOT NULL,
     site       TEXT NOT NULL,
     name       TEXT NOT NULL,
+    origin     TEXT NOT NULL,
     placed_at  INTEGER NOT NULL,
     started_at INTEGER,
     PRIMARY KEY (job, attempt)

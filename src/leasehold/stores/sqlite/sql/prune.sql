@@ -40,6 +40,9 @@ DELETE FROM leasehold_outcome WHERE job IN (SELECT value FROM json_each(:seqs));
 -- name: prune_jobs
 DELETE FROM leasehold_job WHERE seq IN (SELECT value FROM json_each(:seqs)) RETURNING seq, id, task, group_name, unique_key, unique_for_ever;
 
+-- name: prune_result_pieces
+DELETE FROM leasehold_result_piece WHERE job IN (SELECT value FROM json_each(:seqs));
+
 -- name: prune_failure_states
 DELETE FROM leasehold_failure_state WHERE job IN (SELECT value FROM json_each(:seqs));
 

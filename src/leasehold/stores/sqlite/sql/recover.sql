@@ -13,9 +13,10 @@ ORDER BY l.expires_at, l.job LIMIT :limit;
 
 -- name: find_orphans
 -- Finds orphans of the sites this worker serves, by priority, then age. Only a read: anchors are locked to take them.
+-- Not those that a copy of a database has from its original.
 SELECT j.id FROM leasehold_parked AS p CROSS JOIN leasehold_job AS j ON j.seq = p.job
 CROSS JOIN leasehold_execution AS x ON x.job = p.job AND x.attempt = p.attempt
-WHERE p.state = 4 AND x.site IN (SELECT value FROM json_each(:sites))
+WHERE p.state = 4 AND x.site IN (SELECT value FROM json_each(:sites)) AND x.origin = :origin
   AND (:tasks IS NULL OR j.task IN (SELECT value FROM json_each(:tasks)))
 ORDER BY j.priority DESC, p.job LIMIT :limit;
 
@@ -68,13 +69,17 @@ SELECT l.job, l.stop FROM json_each(:leases) AS r
 CROSS JOIN leasehold_lease AS l ON l.job = json_extract(r.value, '$[0]') AND l.token = json_extract(r.value, '$[1]')
 WHERE l.stop <> 0;
 
+-- name: find_origin
+-- Whether an execution was placed by this database.
+SELECT x.job FROM leasehold_execution AS x WHERE x.job = :job AND x.attempt = :attempt AND x.origin = :origin;
+
 -- name: record_site
 -- Stored under the fence before the start: an attempt without a row has no execution anywhere.
-INSERT INTO leasehold_execution (job, attempt, site, name, placed_at)
-SELECT l.job, l.attempt, :site, :name, :now FROM leasehold_job AS j JOIN leasehold_lease AS l ON l.job = j.seq
+INSERT INTO leasehold_execution (job, attempt, site, name, origin, placed_at)
+SELECT l.job, l.attempt, :site, :name, :origin, :now FROM leasehold_job AS j JOIN leasehold_lease AS l ON l.job = j.seq
 WHERE j.id = :id AND l.token = :token
-ON CONFLICT (job, attempt) DO UPDATE SET site = excluded.site, name = excluded.name, placed_at = excluded.placed_at,
-    started_at = NULL
+ON CONFLICT (job, attempt) DO UPDATE SET site = excluded.site, name = excluded.name, origin = excluded.origin,
+    placed_at = excluded.placed_at, started_at = NULL
 RETURNING job;
 
 -- name: mark_started
