@@ -73,8 +73,10 @@ class Proxy:
         self._ready.set()
         await self._ended.wait()
         server.close()
+        await asyncio.sleep(0)  # whoever has just been accepted gets a task
         # Each connection closes both its ends.
-        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}), return_exceptions=True)
+        while left := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.gather(*left, return_exceptions=True)
         await asyncio.sleep(0)
 
     async def _connected(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
@@ -83,7 +85,11 @@ class Proxy:
             await self._ended.wait()
             to_client.close()
             return
-        server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+        try:
+            server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:
+            to_client.close()
+            return
         armed = asyncio.Event()
 
         async def read(source: asyncio.StreamReader) -> bytes:
@@ -130,8 +136,10 @@ class Proxy:
         finally:
             for way in ways:
                 way.cancel()
-            to_client.close()
-            to_server.close()
+            for end in (to_client, to_server):
+                end.close()
+                if self._ended.is_set():  # what a dead end has not read holds its socket open
+                    end.transport.abort()
 
 
 def _has_rows(reply: bytes) -> bool:
