@@ -181,7 +181,8 @@ def test_a_drain_while_requests_are_open_and_jobs_run(servers: Fleet) -> None:
     first, second = OpenRequest(old, "late"), OpenRequest(old, "later")
     quick = old.create("quick", {"seconds": 3}, {"text": "quick has ended"})
     behind = old.create("quick", {"text": "behind"})
-    old.wait_for("quick", quick, "RUNNING")
+    # A job that was claimed and has not begun would be handed back.
+    until(lambda: any(line["job"] == quick for line in servers.lines()), lambda: "quick has not begun")
     old.terminate()
     until(lambda: old.says("SIGTERM: no new jobs"), lambda: "the worker has not heard it")
     late = first.finish()

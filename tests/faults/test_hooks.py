@@ -172,8 +172,10 @@ def test_a_worker_whose_hook_sleeps_for_ever_ends_at_its_sigterm(backend: Backen
         )
     try:
         wait_for(store.list_listeners, lambda: f"the listener: {log.read_text()}")
-        store.cancel(put(store).id)
-        wait_for(lambda: "the hook hangs" in log.read_text(), "the call of the hook")
+        store.cancel(put(store, queue="of nobody").id)
+        wait_for(
+            lambda: "the hook hangs" in log.read_text(), lambda: f"the call of the hook: {log.read_text()}"
+        )
         process.send_signal(signal.SIGTERM)
         assert process.wait(PATIENCE) == 0
     finally:
