@@ -31,20 +31,34 @@ class Relay:
         self.turns = 0
         self._server_spoke = True
         self._lock = threading.Lock()
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._ends: list[socket.socket] = []
+        self._threads: list[threading.Thread] = []
+        self._start(self._serve)
 
     def close(self) -> None:
-        self._listener.close()
+        # A shutdown ends the calls that wait for them; a close does not.
+        for end in (self._listener, *self._ends):
+            _shut_down(end)
+        for thread in self._threads:
+            thread.join(10)
+        for end in (self._listener, *self._ends):
+            end.close()
+
+    def _start(self, call: Callable[..., None], *args: object) -> None:
+        thread = threading.Thread(target=call, args=args, daemon=True)
+        self._threads.append(thread)
+        thread.start()
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):  # closed
             while True:
                 client, _ = self._listener.accept()
                 server = socket.create_connection(self._server)
+                self._ends += [client, server]
                 for end in (client, server):
                     end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 for source, target, is_client in ((client, server, True), (server, client, False)):
-                    threading.Thread(target=self._pass, args=(source, target, is_client), daemon=True).start()
+                    self._start(self._pass, source, target, is_client)
 
     def _pass(self, source: socket.socket, target: socket.socket, is_client: bool) -> None:
         with contextlib.suppress(OSError):
@@ -54,8 +68,12 @@ class Relay:
                     self._server_spoke = not is_client
                 target.sendall(data)
         for end in (source, target):
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+            _shut_down(end)
+
+
+def _shut_down(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture
