@@ -7,6 +7,7 @@ for the processes that have it open, and what they write is lost with it.
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import threading
 import time
@@ -46,6 +47,24 @@ _NEW_FILE = "; in a new file, call app.upgrade() before your first transaction"
 def primary_code(error: sqlite3.Error) -> int:
     """SQLite's primary code; 0 for an error that the driver itself has raised."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+SET_UP_WITHIN = 1.0
+"""Seconds for which a refused set-up is tried again."""
+
+
+def _set_up(connection: sqlite3.Connection) -> None:
+    """Several processes may switch a new file to its log at once: SQLite refuses all but one without waiting."""
+    until = time.monotonic() + SET_UP_WITHIN
+    while True:
+        try:
+            for pragma in _PRAGMAS:
+                connection.execute(pragma)
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= until:
+                raise
+            time.sleep(random.uniform(0.001, 0.01))
 
 
 class Connections:
@@ -120,8 +139,7 @@ class Connections:
         except sqlite3.Error as error:
             raise DatabaseUnreachable(self.label, str(error)) from error
         try:
-            for pragma in _PRAGMAS:
-                connection.execute(pragma)
+            _set_up(connection)
         except sqlite3.Error as error:
             connection.close()
             raise self.unreachable(error, also=_NEW_FILE) from error
